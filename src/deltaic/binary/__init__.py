@@ -1,0 +1,1 @@
+"""Bytes: the cursor that decoders read through, text of names, buffers, Arrow in and out."""

@@ -1,0 +1,114 @@
+"""Memory for packed arrays: one place that takes it, and takes it again.
+
+Memory that was never touched costs several times the copy into it, so a large buffer whose last user let go is kept for the
+next state, up to `RECYCLED_LIMIT_BYTES`. Every array has `SLACK` zero bytes after its used part, because kernels load 8
+bytes at any element.
+"""
+
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+
+SLACK = 16
+"""Zero bytes after the last used byte of a packed array."""
+
+RECYCLED_LIMIT_BYTES = 256 << 20
+"""How much memory without a user is kept for the next state."""
+
+_SMALLEST_BYTES = 256 << 10
+_STEP_BYTES = 64 << 10
+_GROWTH_PARTS = 64
+
+
+class Recycler:
+    """Keeps buffers that nobody uses any more and hands them out again."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        # A buffer comes back whenever Python drops its last reference, maybe inside `take`: appending needs no lock.
+        self._returned: deque[Bytes] = deque()
+        self._kept: list[Bytes] = []
+        self._lock = threading.RLock()
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory that waits for its next use."""
+        with self._lock:
+            self._collect()
+            return sum(memory.nbytes for memory in self._kept)
+
+    def take(self, size_bytes: int) -> Bytes:
+        """At least `size_bytes` of memory with any content; it comes back by itself."""
+        with self._lock:
+            self._collect()
+            fitting = [memory for memory in self._kept if size_bytes <= memory.nbytes <= size_bytes * 5 // 4]
+            memory = min(fitting, key=lambda one: one.nbytes, default=None)
+            if memory is not None:
+                self._kept = [one for one in self._kept if one is not memory]
+        if memory is None:
+            # A little room to grow, so that the next version of the same type fits into the same memory.
+            size_bytes += size_bytes // _GROWTH_PARTS
+            memory = np.empty(-(-size_bytes // _STEP_BYTES) * _STEP_BYTES, np.uint8)
+        array: Bytes = np.asarray(_Lent(memory, self._returned))
+        return array
+
+    def clear(self) -> None:
+        """Give all kept memory back to the system."""
+        with self._lock:
+            self._returned.clear()
+            self._kept = []
+
+    def _collect(self) -> None:
+        while self._returned:
+            self._kept.append(self._returned.popleft())
+        total = sum(memory.nbytes for memory in self._kept)
+        while total > self.limit_bytes:
+            total -= self._kept.pop(0).nbytes
+
+
+class _Lent:
+    """Memory in use: the base of every array over it. When the last one goes, so does this, and the memory comes back."""
+
+    __slots__ = ("_memory", "_returned")
+
+    def __init__(self, memory: Bytes, returned: "deque[Bytes]") -> None:
+        self._memory = memory
+        self._returned = returned
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self._memory.__array_interface__
+
+    def __del__(self) -> None:
+        self._returned.append(self._memory)
+
+
+RECYCLER = Recycler(RECYCLED_LIMIT_BYTES)
+"""The recycler of this process."""
+
+
+def zeros(used_bytes: int) -> Bytes:
+    """A zeroed array of `used_bytes` plus slack, a whole number of words."""
+    size = _rounded(used_bytes)
+    if size < _SMALLEST_BYTES:
+        return np.zeros(size, np.uint8)
+    array = RECYCLER.take(size)[:size]
+    array[:] = 0
+    return array
+
+
+def empty(used_bytes: int) -> Bytes:
+    """An array of `used_bytes`, with any content, plus zeroed slack."""
+    size = _rounded(used_bytes)
+    array = np.empty(size, np.uint8) if size < _SMALLEST_BYTES else RECYCLER.take(size)[:size]
+    array[used_bytes:] = 0
+    return array
+
+
+def _rounded(used_bytes: int) -> int:
+    return (used_bytes + SLACK + 7) & ~7

@@ -1,0 +1,111 @@
+"""`deltaic blob`: look into snapshots and deltas."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from deltaic.limits import DEFAULT_LIMITS
+from deltaic.state.dump import dump_state
+from deltaic.state.read import ReadState
+from deltaic.state.source import opened
+from deltaic.wire.outline import Outline, TypeOutline, read_outline
+
+app = typer.Typer(help="Look into snapshots and deltas.", no_args_is_help=True)
+
+
+@app.command("show")
+def show(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Snapshots, deltas, reverse deltas, parts.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Print what each blob holds: types, records, holes, shards, bits per field, bytes."""
+    outlines = []
+    for file in files:
+        with opened(file, DEFAULT_LIMITS) as cursor:
+            outlines.append(read_outline(cursor))
+    if as_json:
+        print(json.dumps([_as_json(outline) for outline in outlines], indent=2))
+        return
+    console = Console(soft_wrap=True)
+    for outline in outlines:
+        _print(console, outline)
+
+
+@app.command("dump")
+def dump(
+    snapshot: Annotated[Path, typer.Argument(help="The snapshot to start from.")],
+    deltas: Annotated[list[Path] | None, typer.Argument(metavar="DELTA...", help="Deltas to apply, in order.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print State JSON in one line.")] = False,
+) -> None:
+    """Print every record of the state that a snapshot and deltas lead to, as raw values."""
+    state = ReadState.load(snapshot)
+    for delta in deltas or []:
+        state = state.apply(delta)
+    content = dump_state(state)
+    # Unpaired surrogates are legal in Hollow's texts; escapes carry them through any terminal.
+    json.dump(content, sys.stdout, indent=None if as_json else 2, ensure_ascii=True)
+    print()
+
+
+def _as_json(outline: Outline) -> dict[str, Any]:
+    header = outline.header
+    return {
+        "file": outline.name,
+        "kind": outline.kind,
+        "part": header.part,
+        "originTag": f"{header.origin_tag:016x}",
+        "destinationTag": f"{header.destination_tag:016x}",
+        "headerTags": dict(header.tags),
+        "bytes": outline.size_bytes,
+        "trailingBytes": outline.trailing_bytes,
+        "types": [_type_as_json(one) for one in outline.types],
+    }
+
+
+def _type_as_json(one: TypeOutline) -> dict[str, Any]:
+    return {
+        "name": one.schema.name,
+        "kind": one.schema.kind.value,
+        "records": one.populated,
+        "holes": one.holes,
+        "added": one.added,
+        "removed": one.removed,
+        "maxOrdinal": one.max_ordinal,
+        "shards": one.shards,
+        "bits": dict(one.bits),
+        "bytes": one.size_bytes,
+    }
+
+
+def _print(console: Console, outline: Outline) -> None:
+    header = outline.header
+    part = f", part {header.part}" if header.part is not None else ""
+    console.print(f"[bold]{outline.name}[/]: {outline.kind}{part}, {outline.size_bytes:,} bytes", highlight=False)
+    console.print(f"  from {header.origin_tag:016x} to {header.destination_tag:016x}", highlight=False)
+    for key, value in header.tags.items():
+        console.print(f"  {key} = {value}", highlight=False, markup=False)
+    delta = outline.kind == "delta"
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("type", "kind"):
+        table.add_column(column)
+    for column in (("added", "removed") if delta else ("records", "holes")) + ("shards", "bytes"):
+        table.add_column(column, justify="right")
+    table.add_column("bits per field")
+    for one in outline.types:
+        counts = (one.added, one.removed) if delta else (one.populated or 0, one.holes or 0)
+        table.add_row(
+            one.schema.name,
+            one.schema.kind.value,
+            *(f"{count:,}" for count in counts),
+            f"{one.shards:,}",
+            f"{one.size_bytes:,}",
+            " ".join(f"{name}:{width}" for name, width in one.bits),
+        )
+    console.print(table)
+    if outline.trailing_bytes:
+        console.print(f"  {outline.trailing_bytes:,} bytes after the last type", highlight=False)

@@ -1,0 +1,29 @@
+"""`deltaic conformance`: check this implementation against recorded cases of another one."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deltaic.testing.hollow_conformance import run_folder
+
+app = typer.Typer(help="Check this implementation against recorded cases.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Check this implementation against recorded cases."""
+
+
+@app.command("hollow")
+def hollow(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of recorded Hollow cases, or one case.")],
+) -> None:
+    """Read every recorded case and compare raw values: one line per case, then `N passed, M failed`."""
+    passed = failed = 0
+    for result in run_folder(folder):
+        print(result, flush=True)
+        passed += result.passed
+        failed += result.failure is not None
+    print(f"{passed} passed, {failed} failed")
+    raise typer.Exit(1 if failed else 0)

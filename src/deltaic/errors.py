@@ -1,0 +1,91 @@
+"""Every error that deltaic raises.
+
+    DeltaicError
+    ├── InputError(ValueError)        the caller's arguments; has a code where a format page names one
+    ├── SchemaError(ValueError)       a model that cannot be, or two that do not fit
+    ├── DecodeError(ValueError)       the bytes are not what their format says; has code, reason, at
+    │   ├── ChecksumError             the bytes are not those that were written
+    │   └── LimitError                the bytes ask for more than `deltaic.limits` allows
+    ├── NotFoundError(LookupError)    no such dataset, type, field, version
+    ├── ChainError                    no way from one version to another
+    ├── ValidationError               a validator refused the state
+    ├── StorageError(OSError)         the store failed; nothing is known to have changed
+    ├── CommitConflictError           another writer was first; nothing was written
+    ├── CommitUnknownError            the store did not answer; the commit may have landed
+    └── MissingExtraError(ImportError)  an optional library is needed; says what to install
+
+Constructor arguments are kept in `args`, so that every error survives pickling between Spark's processes.
+"""
+
+
+class DeltaicError(Exception):
+    """The root of every error that deltaic raises."""
+
+
+class InputError(DeltaicError, ValueError):
+    """An argument of the caller is wrong."""
+
+    def __init__(self, reason: str, code: str = "Input") -> None:
+        super().__init__(reason, code)
+        self.reason, self.code = reason, code
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class SchemaError(DeltaicError, ValueError):
+    """A model that cannot be, or two models that do not fit each other."""
+
+
+class DecodeError(DeltaicError, ValueError):
+    """The bytes are not what their format says."""
+
+    def __init__(self, code: str, reason: str, at: str) -> None:
+        super().__init__(code, reason, at)
+        self.code, self.reason, self.at = code, reason, at
+
+    def __str__(self) -> str:
+        return f"{self.reason} (at {self.at})"
+
+
+class ChecksumError(DecodeError):
+    """The bytes are not those that were written."""
+
+
+class LimitError(DecodeError):
+    """The bytes ask for more than the limits allow."""
+
+
+class NotFoundError(DeltaicError, LookupError):
+    """There is no such dataset, type, field or version."""
+
+
+class ChainError(DeltaicError):
+    """There is no way from one version to another."""
+
+
+class ValidationError(DeltaicError):
+    """A validator refused the state. Nothing was announced."""
+
+
+class StorageError(DeltaicError, OSError):
+    """The store failed."""
+
+
+class CommitConflictError(DeltaicError):
+    """Another writer committed first and the changes clash. Nothing was written; re-read, then retry."""
+
+
+class CommitUnknownError(DeltaicError):
+    """The store did not answer. The commit may have landed: look for its token before trying again."""
+
+
+class MissingExtraError(DeltaicError, ImportError):
+    """An optional library is needed and not installed."""
+
+    def __init__(self, need: str, extra: str) -> None:
+        super().__init__(need, extra)
+        self.need, self.extra = need, extra
+
+    def __str__(self) -> str:
+        return f"{self.need} needs the extra {self.extra!r}: pip install 'deltaic[{self.extra}]'"

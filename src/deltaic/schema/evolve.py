@@ -1,0 +1,250 @@
+"""How a model changes from one version to the next, and what that does to those who read (hollow-blob.md, section 15).
+
+A reader keeps the model of the snapshot it loaded and matches fields by name, without checking their types. So a
+changed type under an old name is misread, a changed hash key sends look-ups to the wrong bucket, and a removed field
+or type is kept as it was until the next snapshot. Added and moved fields and added types do no harm.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from deltaic.errors import SchemaError
+from deltaic.schema.printing import type_text
+from deltaic.schema.schemas import SchemaSet
+from deltaic.schema.types import ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
+
+
+class ChangeKind(StrEnum):
+    """What changed."""
+
+    TYPE_ADDED = "type added"
+    TYPE_REMOVED = "type removed"
+    KIND_CHANGED = "kind changed"
+    FIELD_ADDED = "field added"
+    FIELD_REMOVED = "field removed"
+    FIELD_MOVED = "field moved"
+    FIELD_RETYPED = "field retyped"
+    FIELD_REREFERENCED = "field refers to another type"
+    ELEMENT_CHANGED = "element type changed"
+    MAP_KEY_CHANGED = "map key type changed"
+    MAP_VALUE_CHANGED = "map value type changed"
+    PRIMARY_KEY_CHANGED = "primary key changed"
+    HASH_KEY_CHANGED = "hash key changed"
+
+
+class Effect(StrEnum):
+    """What a change does to a reader that follows deltas."""
+
+    NONE = "none"
+    """Nothing."""
+    STALE = "stale"
+    """It goes on with what it has until the next snapshot; what was removed is then gone."""
+    BREAKS = "breaks"
+    """It misreads records or misses them, or the producer cannot continue the chain."""
+
+
+_EFFECTS: dict[ChangeKind, tuple[Effect, str]] = {
+    ChangeKind.TYPE_ADDED: (Effect.NONE, "readers skip it until the next snapshot"),
+    ChangeKind.TYPE_REMOVED: (Effect.STALE, "its records stay as they were until the next snapshot, then it is gone"),
+    ChangeKind.KIND_CHANGED: (Effect.BREAKS, "readers would decode records of one kind as another"),
+    ChangeKind.FIELD_ADDED: (Effect.NONE, "readers ignore it until the next snapshot"),
+    ChangeKind.FIELD_REMOVED: (Effect.STALE, "kept records keep its value, new records have null; a snapshot lacks it"),
+    ChangeKind.FIELD_MOVED: (Effect.NONE, "fields are matched by name"),
+    ChangeKind.FIELD_RETYPED: (Effect.BREAKS, "readers match by name and would misread it; use another name"),
+    ChangeKind.FIELD_REREFERENCED: (
+        Effect.BREAKS,
+        "readers would look its ordinals up in the old type; use another name",
+    ),
+    ChangeKind.ELEMENT_CHANGED: (Effect.BREAKS, "readers would look its ordinals up in the old type; use another name"),
+    ChangeKind.MAP_KEY_CHANGED: (Effect.BREAKS, "readers would look its ordinals up in the old type; use another name"),
+    ChangeKind.MAP_VALUE_CHANGED: (
+        Effect.BREAKS,
+        "readers would look its ordinals up in the old type; use another name",
+    ),
+    ChangeKind.PRIMARY_KEY_CHANGED: (Effect.STALE, "indexes of readers use the old key until the next snapshot"),
+    ChangeKind.HASH_KEY_CHANGED: (Effect.BREAKS, "readers look up with the old key in buckets placed by the new one"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two models."""
+
+    kind: ChangeKind
+    type_name: str
+    field_name: str | None = None
+    old: str | None = None
+    new: str | None = None
+
+    @property
+    def effect(self) -> Effect:
+        """What it does to readers."""
+        return _EFFECTS[self.kind][0]
+
+    @property
+    def reason(self) -> str:
+        """Why it does that."""
+        return _EFFECTS[self.kind][1]
+
+    @property
+    def where(self) -> str:
+        """The type, or type and field."""
+        return self.type_name if self.field_name is None else f"{self.type_name}.{self.field_name}"
+
+    def __str__(self) -> str:
+        values = f" ({self.old or 'none'} → {self.new or 'none'})" if self.old or self.new else ""
+        return f"{self.where}: {self.kind}{values}"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChanges:
+    """All differences between two models, type by type in the order of the new one, removed types last."""
+
+    changes: tuple[Change, ...]
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def of(self, *kinds: ChangeKind) -> tuple[Change, ...]:
+        """The changes of some kinds."""
+        return tuple(change for change in self.changes if change.kind in kinds)
+
+    @property
+    def types_added(self) -> tuple[str, ...]:
+        """Names of new types."""
+        return tuple(change.type_name for change in self.of(ChangeKind.TYPE_ADDED))
+
+    @property
+    def types_removed(self) -> tuple[str, ...]:
+        """Names of types that are gone."""
+        return tuple(change.type_name for change in self.of(ChangeKind.TYPE_REMOVED))
+
+    @property
+    def types_changed(self) -> tuple[str, ...]:
+        """Names of types in both models that differ."""
+        whole = (ChangeKind.TYPE_ADDED, ChangeKind.TYPE_REMOVED)
+        return tuple(dict.fromkeys(change.type_name for change in self.changes if change.kind not in whole))
+
+    @property
+    def breaks_readers(self) -> tuple[Change, ...]:
+        """The changes that a reader on the old model does not survive; empty if all is well."""
+        return tuple(change for change in self.changes if change.effect is Effect.BREAKS)
+
+
+def compare(old: SchemaSet, new: SchemaSet) -> SchemaChanges:
+    """What changed from one model to another. The order of types is no change."""
+    changes: list[Change] = []
+    for schema in new:
+        before = old.get(schema.name)
+        if before is None:
+            changes.append(Change(ChangeKind.TYPE_ADDED, schema.name))
+        else:
+            changes.extend(_compare_type(before, schema))
+    changes.extend(Change(ChangeKind.TYPE_REMOVED, schema.name) for schema in old if schema.name not in new)
+    return SchemaChanges(tuple(changes))
+
+
+def common_schema(old: Schema, new: Schema) -> Schema:
+    """What a producer compares records by when it continues a chain under another model (hollow-blob.md, section 16).
+
+    Of an OBJECT the fields in both, in the order of the new model; its primary key only if both have the same.
+
+    Raises:
+        SchemaError: the kinds, a field's type or a referenced type differ. The message names them all.
+    """
+    if old.name != new.name:
+        raise SchemaError(f"types {old.name} and {new.name} have nothing in common: their names differ")
+    clashes = [str(change) for change in _compare_type(old, new) if change.kind in _INCOMPATIBLE]
+    if clashes:
+        raise SchemaError(f"the model does not fit the chain: {'; '.join(clashes)}")
+    if isinstance(old, ObjectSchema) and isinstance(new, ObjectSchema):
+        fields = tuple(field for field in new.fields if old.position(field.name) >= 0)
+        return ObjectSchema(new.name, fields, new.primary_key if new.primary_key == old.primary_key else None)
+    return new
+
+
+def common_schemas(old: SchemaSet, new: SchemaSet) -> SchemaSet:
+    """The common schema of every type in both models, in the order of the new one."""
+    pairs = ((old.get(schema.name), schema) for schema in new)
+    return SchemaSet(common_schema(before, after) for before, after in pairs if before is not None)
+
+
+_INCOMPATIBLE = (
+    ChangeKind.KIND_CHANGED,
+    ChangeKind.FIELD_RETYPED,
+    ChangeKind.FIELD_REREFERENCED,
+    ChangeKind.ELEMENT_CHANGED,
+    ChangeKind.MAP_KEY_CHANGED,
+    ChangeKind.MAP_VALUE_CHANGED,
+)
+
+
+def _compare_type(old: Schema, new: Schema) -> Iterator[Change]:
+    name = new.name
+    match old, new:
+        case ObjectSchema(), ObjectSchema():
+            yield from _compare_fields(old, new)
+            if old.primary_key != new.primary_key:
+                yield _key_change(ChangeKind.PRIMARY_KEY_CHANGED, name, old.primary_key, new.primary_key)
+        case ListSchema(), ListSchema():
+            yield from _type_change(ChangeKind.ELEMENT_CHANGED, name, old.element, new.element)
+        case SetSchema(), SetSchema():
+            yield from _type_change(ChangeKind.ELEMENT_CHANGED, name, old.element, new.element)
+            if old.hash_key != new.hash_key:
+                yield _key_change(ChangeKind.HASH_KEY_CHANGED, name, old.hash_key, new.hash_key)
+        case MapSchema(), MapSchema():
+            yield from _type_change(ChangeKind.MAP_KEY_CHANGED, name, old.key, new.key)
+            yield from _type_change(ChangeKind.MAP_VALUE_CHANGED, name, old.value, new.value)
+            if old.hash_key != new.hash_key:
+                yield _key_change(ChangeKind.HASH_KEY_CHANGED, name, old.hash_key, new.hash_key)
+        case _:
+            yield Change(ChangeKind.KIND_CHANGED, name, None, old.kind, new.kind)
+
+
+def _compare_fields(old: ObjectSchema, new: ObjectSchema) -> Iterator[Change]:
+    before = {field.name: field for field in old.fields}
+    after = {field.name: field for field in new.fields}
+    moved = _moved([name for name in before if name in after], [name for name in after if name in before])
+    for field in new.fields:
+        was = before.get(field.name)
+        if was is None:
+            yield Change(ChangeKind.FIELD_ADDED, new.name, field.name, None, type_text(field))
+            continue
+        if was.type is not field.type:
+            yield Change(ChangeKind.FIELD_RETYPED, new.name, field.name, type_text(was), type_text(field))
+        elif was.referenced != field.referenced:
+            yield Change(ChangeKind.FIELD_REREFERENCED, new.name, field.name, was.referenced, field.referenced)
+        if field.name in moved:
+            places = str(old.position(field.name)), str(new.position(field.name))
+            yield Change(ChangeKind.FIELD_MOVED, new.name, field.name, *places)
+    for field in old.fields:
+        if field.name not in after:
+            yield Change(ChangeKind.FIELD_REMOVED, new.name, field.name, type_text(field), None)
+
+
+def _moved(before: list[str], after: list[str]) -> set[str]:
+    """Fields that changed their place among those that stayed, so that an insertion moves nobody.
+
+    The fewest: all outside one longest rising run of old places.
+    """
+    places = {name: place for place, name in enumerate(before)}
+    runs: list[list[str]] = []
+    for name in after:
+        # runs[k] is a rising run of k + 1 fields with the lowest last place.
+        length = next((k for k, run in enumerate(runs) if places[run[-1]] > places[name]), len(runs))
+        run = [*(runs[length - 1] if length else []), name]
+        runs[length : length + 1] = [run]
+    return set(after) - set(runs[-1] if runs else ())
+
+
+def _type_change(kind: ChangeKind, name: str, old: str, new: str) -> Iterator[Change]:
+    if old != new:
+        yield Change(kind, name, None, old, new)
+
+
+def _key_change(kind: ChangeKind, name: str, old: tuple[str, ...] | None, new: tuple[str, ...] | None) -> Change:
+    return Change(kind, name, None, ", ".join(old or ()) or None, ", ".join(new or ()) or None)

@@ -1,0 +1,1 @@
+"""Read and write states: all records of all types at one version."""

@@ -1,0 +1,34 @@
+"""A type with some of its fields: what a filter leaves of an OBJECT."""
+
+from dataclasses import replace
+
+from deltaic.binary import buffers
+from deltaic.kernels import bits
+from deltaic.schema.types import ObjectSchema, Schema
+from deltaic.state.packed import Packed, packed, unpacked
+from deltaic.state.type_data import TypeData
+from deltaic.wire.shards import Shard
+
+
+def projected(data: TypeData, schema: Schema) -> TypeData:
+    """The same records with the fields of `schema` alone, which are some of the type's own."""
+    if schema == data.schema or not isinstance(schema, ObjectSchema):
+        return data
+    assert isinstance(data.schema, ObjectSchema)
+    positions = [data.schema.position(field.name) for field in schema.fields]
+    shards = tuple(_projected_shard(shard, data.schema, positions) for shard in data.shards)
+    return TypeData(schema, shards, data.max_ordinal, data.populated, data.previous, data.pending)
+
+
+def _projected_shard(shard: Shard, schema: ObjectSchema, positions: list[int]) -> Shard:
+    source = packed(shard, schema)
+    fields = []
+    offset = 0
+    for position in positions:
+        field = source.fields[position]
+        fields.append(replace(field, offset=offset))
+        offset += field.width
+    records = buffers.zeros((source.slots * offset + 7) >> 3)
+    for field, position in zip(fields, positions, strict=True):
+        bits.store(records, field.offset, offset, field.width, source.column(source.fields[position]))
+    return unpacked(Packed(source.slots, records, offset, tuple(fields)), shard)

@@ -1,0 +1,256 @@
+"""Read states: all records of all types at one version, immutable and bit-packed.
+
+`ReadState.load` reads a snapshot; `state.apply` reads a delta or reverse delta and gives a new state that shares every
+type and shard that did not change. The old state stays readable until its last user lets go. A state's model is the one
+of its snapshot: fields and types that a later producer adds are passed over, those it drops stay (hollow-blob.md,
+"changed models along a chain").
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deltaic.binary.cursor import Cursor
+from deltaic.errors import ChainError, DecodeError, LimitError, NotFoundError
+from deltaic.limits import DEFAULT_LIMITS, Limits
+from deltaic.schema.schemas import SchemaSet
+from deltaic.schema.types import Schema
+from deltaic.state.apply import apply_section
+from deltaic.state.bitset import OrdinalSet
+from deltaic.state.check import Reach, check_references, check_section
+from deltaic.state.filter import Filter
+from deltaic.state.project import projected
+from deltaic.state.source import Source, opened
+from deltaic.state.type_data import TypeData
+from deltaic.wire.header import Header, read_header, read_part_header
+from deltaic.wire.section import TypeSection, read_section_if
+
+if TYPE_CHECKING:
+    from deltaic.state.view import TypeView
+
+
+class ReadState:
+    """All records of all types at one version. Never changes: a delta makes a new one."""
+
+    def __init__(
+        self,
+        types: Mapping[str, TypeData],
+        *,
+        tag: int,
+        origin_tag: int,
+        header_tags: Mapping[str, str],
+        filter: Filter | None = None,  # noqa: A002 - the word users look for
+    ) -> None:
+        self.types: Mapping[str, TypeData] = MappingProxyType(dict(types))
+        """The types in the order of the blob."""
+        self.tag = tag
+        """The state's own random 64-bit number, by which deltas find it."""
+        self.origin_tag = origin_tag
+        """The tag that the last blob came from."""
+        self.header_tags: Mapping[str, str] = MappingProxyType(dict(header_tags))
+        """Free text of the producer."""
+        self.filter = filter
+        """What was left out at load, or None."""
+        self._views: dict[str, "TypeView"] = {}
+
+    @classmethod
+    def load(
+        cls,
+        source: Source,
+        *,
+        parts: Mapping[str, Source] | None = None,
+        filter: Filter | None = None,  # noqa: A002 - the word users look for
+        limits: Limits = DEFAULT_LIMITS,
+        check: bool = True,
+    ) -> "ReadState":
+        """Read a snapshot.
+
+        Args:
+            source: a path, bytes or a binary stream.
+            parts: optional parts by name; types of parts that are not given are left out.
+            filter: types and fields to keep or to leave out.
+            limits: bounds on what the bytes may ask for.
+            check: False skips the load checks; only for bytes that were checked before.
+        """
+        header, sections, at = _read_blob(source, parts or {}, None, filter, limits, delta=False)
+        types: dict[str, TypeData] = {}
+        reaches: list[Reach] = []
+        wanted = {schema.name: schema for schema in filter.apply(header.schemas)} if filter is not None else None
+        for section in sections:
+            if section.schema.name in types:
+                raise DecodeError("BadSchema", f"type {section.schema.name} stands there twice", at)
+            if check:
+                reaches += check_section(section, at)
+            data = _type_data(section)
+            if wanted is not None:
+                data = projected(data, wanted[section.schema.name])
+            types[section.schema.name] = data
+        if check:
+            check_references(reaches, {name: data.max_ordinal for name, data in types.items()}, at)
+        state = cls(
+            types,
+            tag=header.destination_tag,
+            origin_tag=header.origin_tag,
+            header_tags=header.tags,
+            filter=filter,
+        )
+        _check_size(state, limits, at)
+        return state
+
+    def apply(
+        self,
+        source: Source,
+        *,
+        parts: Mapping[str, Source] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        check: bool = True,
+    ) -> "ReadState":
+        """The state after a delta or a reverse delta. This one stays as it is.
+
+        Raises:
+            ChainError: the delta starts at another state.
+        """
+        header, sections, at = _read_blob(source, parts or {}, frozenset(self.types), None, limits, delta=True)
+        if header.origin_tag != self.tag:
+            raise ChainError(f"{at} starts at state {header.origin_tag:016x}, this is state {self.tag:016x}")
+        reaches: list[Reach] = []
+        if check:
+            for section in sections:
+                reaches += check_section(section, at)
+        types = {name: replace(data, previous=data.populated) for name, data in self.types.items()}
+        seen: set[str] = set()
+        for section in sections:
+            name = section.schema.name
+            if name in seen:
+                raise DecodeError("BadSchema", f"type {name} stands there twice", at)
+            seen.add(name)
+            types[name] = apply_section(self.types[name], section, at)
+        if check:
+            check_references(reaches, {name: data.max_ordinal for name, data in types.items()}, at)
+        state = ReadState(
+            types,
+            tag=header.destination_tag,
+            origin_tag=header.origin_tag,
+            header_tags=header.tags,
+            filter=self.filter,
+        )
+        _check_size(state, limits, at)
+        return state
+
+    @property
+    def schemas(self) -> SchemaSet:
+        """The schemas of the types, in order."""
+        return SchemaSet(data.schema for data in self.types.values())
+
+    def __getitem__(self, name: str) -> "TypeView":
+        view = self._views.get(name)
+        if view is None:
+            data = self.types.get(name)
+            if data is None:
+                known = ", ".join(self.types) or "none"
+                raise NotFoundError(f"there is no type {name!r} in this state; types: {known}")
+            from deltaic.state.view import TypeView
+
+            view = self._views[name] = TypeView(self, data)
+        return view
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.types
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.types)
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    def __repr__(self) -> str:
+        records = sum(len(data.populated) for data in self.types.values())
+        return f"ReadState(tag={self.tag:016x}, {len(self.types)} types, {records:,} records, {self.nbytes:,} bytes)"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held by the records of all types."""
+        return sum(data.nbytes for data in self.types.values())
+
+    def checksum(self) -> int:
+        """Hollow's checksum of the state: compares two states of one chain."""
+        from deltaic.state.checksum import state_checksum
+
+        return state_checksum(self.types)
+
+
+def _type_data(section: TypeSection) -> TypeData:
+    assert section.populated is not None
+    return TypeData(
+        schema=section.schema,
+        shards=tuple(shard.body for shard in section.shards),
+        max_ordinal=section.max_ordinal,
+        populated=OrdinalSet.from_words(np.asarray(section.populated, np.uint64)),
+    )
+
+
+def _read_blob(
+    source: Source,
+    parts: Mapping[str, Source],
+    known: frozenset[str] | None,
+    filter: Filter | None,  # noqa: A002
+    limits: Limits,
+    *,
+    delta: bool,
+) -> tuple[Header, list[TypeSection], str]:
+    """Header and wanted sections of a blob and its parts. `known` names the types of the state that a delta meets."""
+    with opened(source, limits) as cursor:
+        at = cursor.name
+        header = read_header(cursor, limits)
+        schemas = list(header.schemas)
+        wanted = known if filter is None else _names(filter, schemas, cursor, header, limits, delta)
+        sections = _read_sections(cursor, header, wanted, limits, delta=delta)
+    for name, part in parts.items():
+        with opened(part, limits) as cursor:
+            part_header = read_part_header(cursor, limits)
+            tags = (part_header.origin_tag, part_header.destination_tag)
+            if part_header.part != name or tags != (header.origin_tag, header.destination_tag):
+                cursor.fail("BadPart", f"this is part {part_header.part!r} of another blob, not part {name!r}")
+            schemas += part_header.schemas
+            if filter is not None:
+                wanted = frozenset(schema.name for schema in filter.apply(schemas))
+            sections += _read_sections(cursor, part_header, wanted, limits, delta=delta)
+    return replace(header, schemas=tuple(schemas)), sections, at
+
+
+def _names(
+    filter: Filter,  # noqa: A002
+    schemas: list[Schema],
+    cursor: Cursor,
+    header: Header,
+    limits: Limits,
+    delta: bool,
+) -> frozenset[str]:
+    """The types that a filter keeps. A blob without a schema list is read ahead for its schemas."""
+    if not schemas and header.sections:
+        start = cursor.position
+        for _ in range(header.sections):
+            skipped = read_section_if(cursor, frozenset(), delta=delta, limits=limits)
+            assert not isinstance(skipped, TypeSection)
+            schemas.append(skipped)
+        cursor.position = start
+    return frozenset(schema.name for schema in filter.apply(schemas))
+
+
+def _read_sections(
+    cursor: Cursor, header: Header, wanted: frozenset[str] | None, limits: Limits, *, delta: bool
+) -> list[TypeSection]:
+    sections = []
+    for _ in range(header.sections):
+        section = read_section_if(cursor, wanted, delta=delta, limits=limits)
+        if isinstance(section, TypeSection):
+            sections.append(section)
+    return sections
+
+
+def _check_size(state: ReadState, limits: Limits, at: str) -> None:
+    if limits.max_state_bytes is not None and state.nbytes > limits.max_state_bytes:
+        raise LimitError("Limit", f"the state takes {state.nbytes:,} bytes, limit is {limits.max_state_bytes:,}", at)

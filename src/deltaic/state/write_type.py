@@ -1,0 +1,175 @@
+"""The write side of one type: its records, their ordinals, how they will be laid out and sharded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deltaic.errors import InputError
+from deltaic.schema.schemas import SchemaSet
+from deltaic.schema.types import MapSchema, Schema, SetSchema
+from deltaic.state.bitset import OrdinalSet
+from deltaic.state.ordinals import TypeOrdinals
+from deltaic.state.restore import RestoredType
+from deltaic.state.type_data import TypeData
+from deltaic.state.write_hash_keys import NO_HASHES, hash_key_of, key_hashes
+from deltaic.state.write_statistics import field_kinds, statistics_for
+from deltaic.wire.write_layout import Layout
+from deltaic.wire.write_sections import SectionContent
+from deltaic.wire.write_shards import RecordSource
+
+_SEGMENT_ORDINALS = 1 << 14
+_SEGMENT_WORDS = 1 << 8
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a write state numbers and lays out records from this cycle on; see `WriteState`."""
+
+    focus_holes: bool = False
+    target_shard_bytes: int | None = None
+    allow_resharding: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedType:
+    """A type as it will be written in this cycle."""
+
+    populated: OrdinalSet
+    previous: OrdinalSet
+    max_ordinal: int
+    shards: int
+    layout: Layout
+    previous_shards: int
+    previous_layout: Layout
+    """What the reverse delta uses: that of the shard count before resharding."""
+    populated_words: int
+
+    @property
+    def changed(self) -> bool:
+        """True if the type belongs into a delta."""
+        return self.shards != self.previous_shards or self.populated != self.previous
+
+
+class TypeWriter:
+    """All that a write state knows of one type."""
+
+    def __init__(
+        self, schema: Schema, schemas: SchemaSet, pinned_shards: int | None, *, canonical: bool, partitioned: bool
+    ) -> None:
+        if pinned_shards is not None and (pinned_shards < 1 or pinned_shards & (pinned_shards - 1)):
+            raise InputError(f"type {schema.name}: {pinned_shards} shards; the number must be a power of two", "Shards")
+        self.schema = schema
+        self.kinds = field_kinds(schema)
+        self.ordinals = TypeOrdinals(schema.name, partitioned=partitioned, canonical=canonical)
+        self.prepared: PreparedType | None = None
+        self.shards = pinned_shards
+        """The number of shards; None until the first write decides it."""
+        self._shards_at_start = pinned_shards
+        self._statistics = statistics_for(schema)
+        self._hash_key = hash_key_of(schema, schemas) if isinstance(schema, SetSchema | MapSchema) else None
+        self._restored: RestoredType | None = None
+        self._put_back = False
+        self._high_water = -1
+
+    def add(self, record: bytes) -> int:
+        """The ordinal of one serialized record."""
+        if self._restored is None:
+            return self.ordinals.add(record)
+        return int(self.add_many(np.frombuffer(record, np.uint8), np.array([len(record)], np.int64))[0])
+
+    def add_many(self, data: NDArray[np.uint8], ends: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The ordinals of many serialized records."""
+        preferred = None if self._restored is None else self._restored.preferred(data, ends)
+        return self.ordinals.assign(data, ends, preferred)
+
+    def restore(self, data: TypeData) -> None:
+        """Go on from the records of a read state."""
+        restored = len(data.shards)
+        if self.shards is None:
+            self.shards = self._shards_at_start = restored
+        elif self.shards != restored:
+            raise InputError(
+                f"type {self.schema.name} is fixed to {self.shards} shards, the restored state has {restored}", "Shards"
+            )
+        self._begin_restored(RestoredType(self.schema, data, exact=self.ordinals.canonical))
+
+    def prepare(self, options: WriteOptions) -> tuple[int, int] | None:
+        """Fix how the type will be written; gives the shard counts before and after if they differ."""
+        if self._restored is not None and not self._put_back:
+            unclaimed = OrdinalSet(self.ordinals.map.unclaimed)
+            data, ends = self._restored.serialized(unclaimed)
+            self.ordinals.map.put(data, ends, unclaimed.ordinals().astype(np.int32))
+            self._put_back = True
+        populated, previous = self.ordinals.populated, self.ordinals.previous
+        source, max_ordinal = self.ordinals.map, self.ordinals.max_ordinal
+        self._statistics.update(source, populated.union(previous))
+        before = self.shards
+        shards = self._wanted_shards(max_ordinal, options)
+        before = before or shards
+        # Fewer shards after more: totals for the larger count give those of the smaller one without another scan.
+        layouts = {count: self._statistics.layout(source, count) for count in sorted({before, shards}, reverse=True)}
+        self.shards = shards
+        self._high_water = max_ordinal if self.ordinals.canonical else max(self._high_water, max_ordinal)
+        self.prepared = PreparedType(
+            populated,
+            previous,
+            max_ordinal,
+            shards,
+            layouts[shards],
+            before,
+            layouts[before],
+            _SEGMENT_WORDS * (1 + max(self._high_water, 0) // _SEGMENT_ORDINALS),
+        )
+        return (before, shards) if before != shards else None
+
+    def next_cycle(self, options: WriteOptions) -> None:
+        """Start the next cycle."""
+        self.ordinals.next_cycle(self.shards or 1, focus_holes=options.focus_holes, dropped=self._forget)
+        self._restored = None
+        self._shards_at_start = self.shards
+        self.prepared = None
+
+    def reset(self, options: WriteOptions) -> None:
+        """Go back to the start of this cycle."""
+        self.shards = self._shards_at_start
+        self.prepared = None
+        if self._restored is not None:
+            self._begin_restored(self._restored)
+            return
+        self.ordinals.reset(self.shards or 1, focus_holes=options.focus_holes, dropped=self._forget)
+
+    def section(self, types: Mapping[str, "TypeWriter"], ordinals: OrdinalSet, *, reverse: bool) -> SectionContent:
+        """What the type's section is written from; `ordinals` are the records that will be in it."""
+        prepared = self.prepared
+        assert prepared is not None
+        hashes = NO_HASHES
+        if self._hash_key is not None:
+            hashes = key_hashes(self._hash_key, ordinals.ordinals().astype(np.int32), types)
+        source = RecordSource(self.ordinals.map.arena, self.ordinals.map.starts, self.kinds, hashes)
+        if reverse:
+            return SectionContent(
+                self.schema, source, prepared.previous_layout, prepared.previous_shards, prepared.max_ordinal
+            )
+        return SectionContent(self.schema, source, prepared.layout, prepared.shards, prepared.max_ordinal)
+
+    def _begin_restored(self, restored: RestoredType) -> None:
+        self._restored, self._put_back = restored, False
+        self._statistics.clear()
+        self.ordinals.restore(restored.populated)
+
+    def _forget(self, leaving: OrdinalSet) -> None:
+        self._statistics.forget(self.ordinals.map, leaving)
+
+    def _wanted_shards(self, max_ordinal: int, options: WriteOptions) -> int:
+        if self.shards is not None and not options.allow_resharding:
+            return self.shards
+        wanted = 1
+        if options.target_shard_bytes is not None:
+            projected = self._statistics.unsharded_layout().projected_bytes(max_ordinal)
+            while options.target_shard_bytes * wanted < projected:
+                wanted *= 2
+        if self.shards is None or wanted == self.shards:
+            return wanted
+        return self.shards * 2 if wanted > self.shards else self.shards // 2

@@ -1,0 +1,1 @@
+"""What users and our own tests share: strategies, conformance suites, faulty stores."""

@@ -1,0 +1,1 @@
+"""Byte formats: blobs, their headers, sections and shards."""

@@ -1,0 +1,119 @@
+"""Type sections of snapshots and deltas, written (hollow-blob.md, "type sections", "populated ordinals", "deltas")."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deltaic.errors import InputError
+from deltaic.kernels import records
+from deltaic.schema.binary import write_schema
+from deltaic.schema.types import Schema
+from deltaic.wire.write_header import Envelope
+from deltaic.wire.write_layout import Layout, ListLayout, MapLayout, ObjectLayout, SetLayout, shard_max_ordinals
+from deltaic.wire.write_shards import (
+    RecordSource,
+    write_list_body,
+    write_map_body,
+    write_object_body,
+    write_set_body,
+)
+from deltaic.wire.write_stream import Output, varint
+
+_MAX_WORDS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SectionContent:
+    """What the section of one type is written from."""
+
+    schema: Schema
+    source: RecordSource
+    layout: Layout
+    shards: int
+    max_ordinal: int
+
+
+def write_snapshot_section(
+    output: Output,
+    content: SectionContent,
+    populated: NDArray[np.uint64],
+    populated_words: int,
+    envelope: Envelope,
+) -> None:
+    """Write a type with all its populated records; the populated bits are filled up to `populated_words`."""
+    _write_head(output, content, envelope)
+    flags = np.unpackbits(populated.view(np.uint8), bitorder="little", count=content.max_ordinal + 1)
+    slots = np.where(flags, np.arange(content.max_ordinal + 1, dtype=np.int32), np.int32(-1))
+    for number, last in enumerate(shard_max_ordinals(content.max_ordinal, content.shards)):
+        output.varint(last)
+        _write_body(output, content, number, np.ascontiguousarray(slots[number :: content.shards]), padded=True)
+    output.int32(populated_words)
+    output.array(populated.byteswap().view(np.uint8))
+    output.zeros(8 * (populated_words - len(populated)))
+
+
+def write_delta_section(
+    output: Output,
+    content: SectionContent,
+    removed: NDArray[np.int64],
+    added: NDArray[np.int64],
+    envelope: Envelope,
+) -> None:
+    """Write what changed in a type: removed and added ordinals, rising, and the added records."""
+    _write_head(output, content, envelope)
+    mask, shift = content.shards - 1, content.shards.bit_length() - 1
+    for number, last in enumerate(shard_max_ordinals(content.max_ordinal, content.shards)):
+        output.varint(last)
+        here = added if not mask else added[added & mask == number]
+        gone = removed if not mask else removed[removed & mask == number]
+        for ordinals in (gone, here):
+            encoded = records.encode_varints(np.diff(ordinals >> shift, prepend=np.int64(0)))
+            output.varlong(len(encoded))
+            output.array(encoded)
+        _write_body(output, content, number, here.astype(np.int32), padded=False)
+
+
+def _write_head(output: Output, content: SectionContent, envelope: Envelope) -> None:
+    output.raw(write_schema(content.schema))
+    shards = content.shards
+    if envelope.shard_counts:
+        output.varint(1 + len(varint(shards)))
+        output.varint(len(envelope.section_extra))
+        output.raw(envelope.section_extra)
+        output.varint(shards)
+    elif shards == 1:
+        output.varint(0)
+    else:
+        name = content.schema.name
+        raise InputError(f"type {name} has {shards} shards: an envelope without shard counts needs one", "Shards")
+    if shards > 1:
+        output.varint(content.max_ordinal)
+
+
+def _write_body(
+    output: Output, content: SectionContent, number: int, slots: NDArray[np.int32], *, padded: bool
+) -> None:
+    source = content.source
+    match content.layout:
+        case ObjectLayout() as layout:
+            write_object_body(output, source, slots, layout)
+        case ListLayout() as layout:
+            _check_words(content, layout.totals[number] * layout.bits_per_element)
+            write_list_body(output, source, slots, layout, layout.totals[number], padded=padded)
+        case SetLayout() as layout:
+            _check_words(content, layout.totals[number] * layout.bits_per_element)
+            write_set_body(output, source, slots, layout, layout.totals[number], padded=padded)
+        case MapLayout() as layout:
+            _check_words(content, layout.totals[number] * (layout.bits_per_key + layout.bits_per_value))
+            write_map_body(output, source, slots, layout, layout.totals[number], padded=padded)
+
+
+def _check_words(content: SectionContent, bits: int) -> None:
+    # The word count is a VInt that Java reads as a signed int.
+    if (bits + 63) >> 6 > _MAX_WORDS:
+        raise InputError(
+            f"a shard of type {content.schema.name} takes {bits:,} bits of elements, past what a blob can count: "
+            "use more shards",
+            "TooLarge",
+        )

@@ -1,0 +1,163 @@
+"""Shard bodies, written from serialized records (hollow-blob.md, sections 6 to 9).
+
+Bodies go out in pieces of at most `CHUNK` records: memory does not grow with the type, but for the byte data of STRING and
+BYTES fields, of which one shard's is held. A chunk is a multiple of 64 records, so that its packed bits end on a word.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deltaic.kernels import records
+from deltaic.wire.write_layout import ListLayout, MapLayout, ObjectLayout, SetLayout
+from deltaic.wire.write_stream import Output
+
+CHUNK = 1 << 16
+"""Records that are packed at once."""
+
+Slots = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordSource:
+    """The serialized records of a type: the record of ordinal o starts at `arena[starts[o]]`.
+
+    `kinds` numbers the field types of an OBJECT; `key_hashes` holds, by element or key ordinal, the hash of a SET's or
+    MAP's hash key, and is empty where there is none.
+    """
+
+    arena: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    kinds: NDArray[np.uint8]
+    key_hashes: NDArray[np.int32]
+
+
+def write_object_body(output: Output, source: RecordSource, slots: Slots, layout: ObjectLayout) -> None:
+    """Write widths, fixed-length records and byte data of an OBJECT shard."""
+    for width in layout.widths:
+        output.varint(width)
+    output.varlong(_words(len(slots) * layout.bits_per_record))
+    widths = np.array(layout.widths, np.int32)
+    used = np.zeros(len(widths), np.int64)
+    variable = [np.empty(total, np.uint8) for total in layout.variable_bytes]
+    for chunk in _chunks(slots):
+        packed = np.empty(8 * _words(len(chunk) * layout.bits_per_record), np.uint8)
+        records.pack_objects(source.arena, source.starts, chunk, source.kinds, widths, packed, variable, used)
+        output.array(packed)
+    for data, length in zip(variable, used.tolist(), strict=True):
+        output.varlong(length)
+        output.array(data[:length])
+
+
+def write_list_body(
+    output: Output, source: RecordSource, slots: Slots, layout: ListLayout, total: int, *, padded: bool
+) -> None:
+    """Write widths, pointers and elements of a LIST shard; `padded` (snapshots) fills the elements up to `total`."""
+    width = layout.bits_per_element
+    output.varint(layout.bits_per_pointer)
+    output.varint(width)
+    output.varlong(total)
+    output.varint(_words(len(slots) * layout.bits_per_pointer))
+    ends = [0]
+    for chunk in _chunks(slots):
+        packed = np.empty(8 * _words(len(chunk) * layout.bits_per_pointer), np.uint8)
+        end = records.pack_list_pointers(
+            source.arena, source.starts, chunk, layout.bits_per_pointer, ends[-1], packed
+        )
+        ends.append(end)
+        output.array(packed)
+    side = _Side(output, width, ends, total if padded else ends[-1])
+    for chunk, packed in zip(_chunks(slots), side.buffers(), strict=True):
+        side.put(packed, records.pack_list_elements(source.arena, source.starts, chunk, width, side.carry, packed))
+    side.finish()
+
+
+def write_set_body(
+    output: Output, source: RecordSource, slots: Slots, layout: SetLayout, total: int, *, padded: bool
+) -> None:
+    """Write widths, pointers with sizes and buckets of a SET shard; `padded` (snapshots) fills up to `total` buckets."""
+    width = layout.bits_per_element
+    output.varint(layout.bits_per_pointer)
+    output.varint(layout.bits_per_size)
+    output.varint(width)
+    output.varlong(total)
+    ends = _write_table_pointers(output, source, slots, layout)
+    side = _Side(output, width, ends, total if padded else ends[-1])
+    for chunk, packed in zip(_chunks(slots), side.buffers(), strict=True):
+        used = records.pack_set_buckets(
+            source.arena, source.starts, chunk, width, source.key_hashes, side.carry, packed
+        )
+        side.put(packed, used)
+    side.finish()
+
+
+def write_map_body(
+    output: Output, source: RecordSource, slots: Slots, layout: MapLayout, total: int, *, padded: bool
+) -> None:
+    """Write widths, pointers with sizes and buckets of a MAP shard; `padded` (snapshots) fills up to `total` buckets."""
+    key_width, value_width = layout.bits_per_key, layout.bits_per_value
+    output.varint(layout.bits_per_pointer)
+    output.varint(layout.bits_per_size)
+    output.varint(key_width)
+    output.varint(value_width)
+    output.varlong(total)
+    ends = _write_table_pointers(output, source, slots, layout)
+    side = _Side(output, key_width + value_width, ends, total if padded else ends[-1])
+    for chunk, packed in zip(_chunks(slots), side.buffers(), strict=True):
+        used = records.pack_map_buckets(
+            source.arena, source.starts, chunk, key_width, value_width, source.key_hashes, side.carry, packed
+        )
+        side.put(packed, used)
+    side.finish()
+
+
+def _write_table_pointers(
+    output: Output, source: RecordSource, slots: Slots, layout: SetLayout | MapLayout
+) -> list[int]:
+    width = layout.bits_per_pointer + layout.bits_per_size
+    output.varint(_words(len(slots) * width))
+    ends = [0]
+    for chunk in _chunks(slots):
+        packed = np.empty(8 * _words(len(chunk) * width), np.uint8)
+        end = records.pack_table_pointers(
+            source.arena, source.starts, chunk, layout.bits_per_pointer, layout.bits_per_size, ends[-1], packed
+        )
+        ends.append(end)
+        output.array(packed)
+    return ends
+
+
+class _Side:
+    """Elements or buckets of a shard: one bit array in pieces that do not end on words."""
+
+    def __init__(self, output: Output, width: int, ends: list[int], total: int) -> None:
+        self.carry = np.zeros(2, np.uint64)
+        self._output, self._width, self._ends = output, width, ends
+        self._bytes_left = 8 * _words(total * width)
+        output.varint(_words(total * width))
+
+    def buffers(self) -> Iterator[NDArray[np.uint8]]:
+        """One buffer per chunk, with room for its elements and a carried word."""
+        for number in range(1, len(self._ends)):
+            count = self._ends[number] - self._ends[number - 1]
+            yield np.empty(8 * (_words(count * self._width) + 1), np.uint8)
+
+    def put(self, packed: NDArray[np.uint8], used: int) -> None:
+        self._output.array(packed[:used])
+        self._bytes_left -= used
+
+    def finish(self) -> None:
+        if self.carry[1]:
+            self._output.int64(int(self.carry[0]))
+            self._bytes_left -= 8
+        self._output.zeros(self._bytes_left)
+
+
+def _chunks(slots: Slots) -> Iterator[Slots]:
+    return (slots[start : start + CHUNK] for start in range(0, len(slots), CHUNK))
+
+
+def _words(bits: int) -> int:
+    return (bits + 63) >> 6

@@ -1,0 +1,159 @@
+"""One fuzzing process: reads damaged blobs one after the other, and says what went wrong.
+
+    python -m tests.fuzz.driver mutations 0 20000     damage by the seeds 0 to 19999
+    python -m tests.fuzz.driver mutations 17 18       seed 17 alone, with what it did
+    python -m tests.fuzz.driver prefixes 0 500000 7   every 7th prefix of every blob
+
+Each failure is a line of JSON. The number in work stands in the file of DRIVER_PROGRESS, so that whoever started the
+process learns which one killed it. Memory is bounded for the whole process, time for each blob.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+import tracemalloc
+from bisect import bisect_right
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+
+from deltaic.errors import ChainError, DecodeError
+from tests.fuzz.exercise import use
+from tests.fuzz.mutations import mutate
+from tests.fuzz.targets import Target, all_targets
+
+MOST_SECONDS = 1.0
+MOST_BYTES = 64 << 20
+MOST_BYTES_PER_INPUT_BYTE = 8
+HANGS_AFTER_SECONDS = 20
+"""CPU time after which a blob counts as hung and the process is killed."""
+TRACED_EVERY = 25
+"""Memory is followed exactly for one blob out of so many: it makes Python slow."""
+MOST_FAILURES = 20
+
+
+class Broken(AssertionError):
+    """A promise about damaged blobs that did not hold."""
+
+
+def read_damaged(target: Target, blob: bytes) -> str:
+    """Read and use a damaged blob; says how it ended. Whatever is raised is a failure."""
+    try:
+        state = target.read(blob)
+    except DecodeError as error:
+        return error.code
+    except ChainError:
+        if target.base is None:
+            raise
+        return "Chain"
+    use(state)
+    if target.following is not None:
+        try:
+            use(state.apply(target.following))
+        except (DecodeError, ChainError):
+            return "read, not followed"
+    return "read"
+
+
+def read_prefix(target: Target, length: int) -> str:
+    """Read a proper prefix, which must fail."""
+    try:
+        target.read(target.blob[:length])
+    except DecodeError as error:
+        return error.code
+    raise Broken("a blob that is cut off was read")
+
+
+def run_mutation(targets: list[Target], seed: int) -> tuple[str, int, str]:
+    """What was damaged, its size, how it ended."""
+    random = Random(seed)
+    target = random.choice(targets)
+    kind, blob = mutate(target, random)
+    try:
+        return f"{target.name} {kind}", len(blob), bounded(lambda: read_damaged(target, blob), len(blob), seed)
+    except Exception as error:
+        error.add_note(f"{target.name} {kind}")
+        raise
+
+
+def run_prefix(targets: list[Target], ends: list[int], number: int) -> tuple[str, int, str]:
+    """The same for the prefix that has this number when all prefixes of all blobs are counted."""
+    place = bisect_right(ends, number)
+    target = targets[place]
+    length = number - (ends[place - 1] if place else 0)
+    try:
+        return f"{target.name} prefix", length, bounded(lambda: read_prefix(target, length), length, number)
+    except Exception as error:
+        error.add_note(f"{target.name}, the first {length} bytes")
+        raise
+
+
+def bounded(work, size: int, number: int) -> str:
+    """Do some work within the bounds of time and memory."""
+    traced = number % TRACED_EVERY == 0
+    if traced:
+        tracemalloc.start()
+    started = time.process_time()
+    signal.setitimer(signal.ITIMER_VIRTUAL, HANGS_AFTER_SECONDS)
+    try:
+        result = work()
+        seconds = time.process_time() - started
+        peak = tracemalloc.get_traced_memory()[1] if traced else 0
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        tracemalloc.stop()
+    if seconds > MOST_SECONDS * (4 if traced else 1):
+        raise Broken(f"took {seconds:.1f} s of CPU time")
+    if peak > MOST_BYTES + MOST_BYTES_PER_INPUT_BYTE * size:
+        raise Broken(f"took {peak:,} bytes of memory for {size:,} bytes of input")
+    return result
+
+
+def limit_memory(targets: list[Target]) -> None:
+    """Bound the address space to what is in use now, after every sound blob was read, and what one blob may take."""
+    for target in targets:
+        read_damaged(target, target.blob)
+        assert target.numbers
+    largest = max(len(target.blob) for target in targets)
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    most = in_use + MOST_BYTES + MOST_BYTES_PER_INPUT_BYTE * largest
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+
+
+def main(plan: str, start: int, stop: int, step: int = 1) -> int:
+    """Run one plan over a range of numbers."""
+    targets = all_targets()
+    ends = list(accumulate(len(target.blob) for target in targets))
+    if plan == "prefixes":
+        stop = min(stop, ends[-1])
+    limit_memory(targets)
+    failures = 0
+    endings: dict[str, int] = {}
+    progress = os.open(os.environ.get("DRIVER_PROGRESS", os.devnull), os.O_WRONLY)
+    for number in range(start, stop, step):
+        os.pwrite(progress, b"%-20d" % number, 0)
+        try:
+            what, size, ending = (
+                run_mutation(targets, number) if plan == "mutations" else run_prefix(targets, ends, number)
+            )
+        except Exception as error:
+            failures += 1
+            tail = traceback.format_exception(error)[-3:]
+            failure = {"number": number, "error": repr(error), "notes": error.__notes__, "tail": "".join(tail)}
+            print(json.dumps(failure), flush=True)
+            if failures == MOST_FAILURES:
+                break
+            continue
+        endings[ending] = endings.get(ending, 0) + 1
+        if stop - start == 1:
+            print(json.dumps({"what": what, "size": size, "ending": ending}), flush=True)
+    print(json.dumps({"endings": endings, "failures": failures}), flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], *(int(word) for word in sys.argv[2:])))
