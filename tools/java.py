@@ -125,6 +125,15 @@ def build() -> Program:
     return Program(java, f"{folder / 'classes'}{os.pathsep}{listed.read_text()}")
 
 
+def java_or_none() -> Program | None:
+    """The program, or None with the reason on standard error."""
+    try:
+        return build()
+    except JavaMissingError as error:
+        print(f"without Java: {error}", file=sys.stderr)
+        return None
+
+
 def find_java() -> str:
     """The path of a `java` of version 17 or newer. Raises JavaMissingError."""
     candidates = [shutil.which("java"), _under_home(os.environ.get("JAVA_HOME")), _under_home(_packaged_home())]

@@ -2,10 +2,11 @@
 
     python -m tests.fuzz.driver mutations 0 20000     damage by the seeds 0 to 19999
     python -m tests.fuzz.driver mutations 17 18       seed 17 alone, with what it did
-    python -m tests.fuzz.driver prefixes 0 500000 7   every 7th prefix of every blob
+    python -m tests.fuzz.driver followed 0 1000       the same damage with every allocation followed: slower
+    python -m tests.fuzz.driver prefixes 0 600000 7   every 7th prefix of every blob
 
-Each failure is a line of JSON. The number in work stands in the file of DRIVER_PROGRESS, so that whoever started the
-process learns which one killed it. Memory is bounded for the whole process, time for each blob.
+Each failure is a line of JSON. With a last argument the number in work stands in the file of that name, so that whoever
+started the process learns which one killed it. Memory is bounded for the whole process, time for each blob.
 """
 
 import json
@@ -17,6 +18,8 @@ import time
 import traceback
 import tracemalloc
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 from random import Random
@@ -31,8 +34,8 @@ MOST_BYTES = 64 << 20
 MOST_BYTES_PER_INPUT_BYTE = 8
 HANGS_AFTER_SECONDS = 20
 """CPU time after which a blob counts as hung and the process is killed."""
-TRACED_EVERY = 25
-"""Memory is followed exactly for one blob out of so many: it makes Python slow."""
+SLOWER_WHEN_FOLLOWED = 4
+"""What following every allocation costs, at most."""
 MOST_FAILURES = 20
 
 
@@ -68,45 +71,43 @@ def read_prefix(target: Target, length: int) -> str:
     raise Broken("a blob that is cut off was read")
 
 
-def run_mutation(targets: list[Target], seed: int) -> tuple[str, int, str]:
-    """What was damaged, its size, how it ended."""
+def run_mutation(targets: list[Target], seed: int) -> tuple[str, str]:
+    """What was damaged, and how it ended."""
     random = Random(seed)
     target = random.choice(targets)
     kind, blob = mutate(target, random)
     try:
-        return f"{target.name} {kind}", len(blob), bounded(lambda: read_damaged(target, blob), len(blob), seed)
+        return f"{target.name} {kind}, {len(blob)} bytes", bounded(lambda: read_damaged(target, blob), len(blob))
     except Exception as error:
         error.add_note(f"{target.name} {kind}")
         raise
 
 
-def run_prefix(targets: list[Target], ends: list[int], number: int) -> tuple[str, int, str]:
+def run_prefix(targets: list[Target], ends: list[int], number: int) -> tuple[str, str]:
     """The same for the prefix that has this number when all prefixes of all blobs are counted."""
     place = bisect_right(ends, number)
     target = targets[place]
     length = number - (ends[place - 1] if place else 0)
     try:
-        return f"{target.name} prefix", length, bounded(lambda: read_prefix(target, length), length, number)
+        return f"{target.name}, the first {length} bytes", bounded(lambda: read_prefix(target, length), length)
     except Exception as error:
         error.add_note(f"{target.name}, the first {length} bytes")
         raise
 
 
-def bounded(work, size: int, number: int) -> str:
-    """Do some work within the bounds of time and memory."""
-    traced = number % TRACED_EVERY == 0
-    if traced:
-        tracemalloc.start()
+def bounded(work: Callable[[], str], size: int) -> str:
+    """Do some work within the bounds of time and, where memory is followed, of memory."""
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
     started = time.process_time()
     signal.setitimer(signal.ITIMER_VIRTUAL, HANGS_AFTER_SECONDS)
     try:
         result = work()
-        seconds = time.process_time() - started
-        peak = tracemalloc.get_traced_memory()[1] if traced else 0
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        tracemalloc.stop()
-    if seconds > MOST_SECONDS * (4 if traced else 1):
+    seconds = time.process_time() - started
+    peak = tracemalloc.get_traced_memory()[1] - before
+    if seconds > MOST_SECONDS * (SLOWER_WHEN_FOLLOWED if tracemalloc.is_tracing() else 1):
         raise Broken(f"took {seconds:.1f} s of CPU time")
     if peak > MOST_BYTES + MOST_BYTES_PER_INPUT_BYTE * size:
         raise Broken(f"took {peak:,} bytes of memory for {size:,} bytes of input")
@@ -124,36 +125,36 @@ def limit_memory(targets: list[Target]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
 
 
-def main(plan: str, start: int, stop: int, step: int = 1) -> int:
+def main(plan: str, start: int, stop: int, step: int = 1, progress: str = os.devnull) -> int:
     """Run one plan over a range of numbers."""
     targets = all_targets()
     ends = list(accumulate(len(target.blob) for target in targets))
     if plan == "prefixes":
         stop = min(stop, ends[-1])
+    if plan == "followed":
+        tracemalloc.start()
     limit_memory(targets)
     failures = 0
-    endings: dict[str, int] = {}
-    progress = os.open(os.environ.get("DRIVER_PROGRESS", os.devnull), os.O_WRONLY)
+    endings: Counter[str] = Counter()
+    note = os.open(progress, os.O_WRONLY)
     for number in range(start, stop, step):
-        os.pwrite(progress, b"%-20d" % number, 0)
+        os.pwrite(note, b"%-20d" % number, 0)
         try:
-            what, size, ending = (
-                run_mutation(targets, number) if plan == "mutations" else run_prefix(targets, ends, number)
-            )
+            what, ending = run_prefix(targets, ends, number) if plan == "prefixes" else run_mutation(targets, number)
         except Exception as error:
             failures += 1
-            tail = traceback.format_exception(error)[-3:]
-            failure = {"number": number, "error": repr(error), "notes": error.__notes__, "tail": "".join(tail)}
-            print(json.dumps(failure), flush=True)
+            tail = "".join(traceback.format_exception(error)[-3:])
+            print(json.dumps({"number": number, "error": repr(error), "tail": tail}), flush=True)
             if failures == MOST_FAILURES:
                 break
             continue
-        endings[ending] = endings.get(ending, 0) + 1
+        endings[ending] += 1
         if stop - start == 1:
-            print(json.dumps({"what": what, "size": size, "ending": ending}), flush=True)
+            print(json.dumps({"what": what, "ending": ending}), flush=True)
     print(json.dumps({"endings": endings, "failures": failures}), flush=True)
     return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], *(int(word) for word in sys.argv[2:])))
+    numbers, names = sys.argv[2:5], sys.argv[5:]
+    sys.exit(main(sys.argv[1], *(int(word) for word in numbers), *names))

@@ -54,7 +54,9 @@ def all_targets() -> list[Target]:
 
 def _of_case(folder: Path) -> Iterator[Target]:
     versions = [entry["version"] for entry in json.loads((folder / "case.json").read_text())["versions"]]
-    blobs = {path.name: path.read_bytes() for path in folder.iterdir() if "delta-" in path.name or "snapshot-" in path.name}
+    blobs = {
+        path.name: path.read_bytes() for path in folder.iterdir() if "delta-" in path.name or "snapshot-" in path.name
+    }
     for version in versions:
         snapshot = blobs[f"snapshot-{version}"]
         yield Target(f"{folder.name}/snapshot-{version}", snapshot, None, blobs.get(f"delta-{version}-{version + 1}"))

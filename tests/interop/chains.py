@@ -22,7 +22,7 @@ def java_chain(java: Batch, folder: Path, history: History) -> list[Op]:
 
 def java_walk(java: Batch, folder: Path, first: int = 1) -> list[dict[str, Any]]:
     """What Java reads along a chain, forward and back: State JSON, ghosts and the blob's name, per step."""
-    return java.run("follow", "--states", folder, str(first))
+    return [_with_nulls(step) for step in java.run("follow", "--states", folder, str(first))]
 
 
 def our_walk(folder: Path, blobs: list[str]) -> Iterator[dict[str, Any]]:
@@ -47,3 +47,14 @@ def parts_of(folder: Path, blob: str) -> dict[str, Path]:
     kind, _, rest = blob.partition("-")
     beside = sorted(folder.glob(f"{kind}_*-{rest}"))
     return {path.name[len(kind) + 1 : -len(rest) - 1]: path for path in beside}
+
+
+def _with_nulls(step: dict[str, Any]) -> dict[str, Any]:
+    """A FLOAT that a later model dropped is all ones in records added since: a NaN to Java, null to us."""
+    blank = {("FLOAT", "f" * 8), ("DOUBLE", "f" * 16)}
+    for name, made in step["types"].items():
+        kinds = [kind for _, kind, *_ in made.get("fields", ())]
+        groups = [made["records"], step["ghosts"].get(name, {}).values()] if kinds else []
+        for record in (record for group in groups for record in group):
+            record[:] = [None if (kind, value) in blank else value for kind, value in zip(kinds, record, strict=True)]
+    return step

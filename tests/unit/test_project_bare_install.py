@@ -8,7 +8,7 @@ import venv
 
 import pytest
 
-pytestmark = [pytest.mark.install, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.install, pytest.mark.timeout(600), pytest.mark.xdist_group("install")]
 
 ABSENT = ("pyarrow", "pandas", "polars", "typer", "rich", "pyspark", "Cython", "tantivy")
 
@@ -21,23 +21,18 @@ def package_index(tmp_path_factory):
         pytest.skip("no package index can be reached: pip download msgspec failed")
 
 
-@pytest.fixture(scope="module")
-def source_tree(project_root, tmp_path_factory):
-    """A copy without anything compiled, so that an install builds from what is committed."""
-    target = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(project_root / name, target)
+def install(project_root, folder, **environment):
+    """Install from a copy of its own without anything compiled: a build leaves its results beside the sources."""
+    sources = folder / "sources"
     unwanted = shutil.ignore_patterns("*.so", "*.pyd", "_*.c", "__pycache__", "*.egg-info")
-    shutil.copytree(project_root / "src", target / "src", ignore=unwanted)
-    return target
-
-
-def install(folder, source_tree, *options, **environment):
-    venv.create(folder, with_pip=True)
-    command = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", *options, str(source_tree)]
+    shutil.copytree(project_root / "src", sources / "src", ignore=unwanted)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(project_root / name, sources)
+    venv.create(folder / "venv", with_pip=True)
+    command = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", str(sources)]
     answer = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    return folder
+    return folder / "venv"
 
 
 def run(folder, program, *arguments):
@@ -47,13 +42,13 @@ def run(folder, program, *arguments):
 
 
 @pytest.fixture(scope="module")
-def bare(package_index, source_tree, tmp_path_factory):
-    return install(tmp_path_factory.mktemp("bare") / "venv", source_tree)
+def bare(package_index, project_root, tmp_path_factory):
+    return install(project_root, tmp_path_factory.mktemp("bare"))
 
 
 @pytest.fixture(scope="module")
-def compilerless(package_index, source_tree, tmp_path_factory):
-    return install(tmp_path_factory.mktemp("compilerless") / "venv", source_tree, CC="/bin/false")
+def compilerless(package_index, project_root, tmp_path_factory):
+    return install(project_root, tmp_path_factory.mktemp("compilerless"), CC="/bin/false")
 
 
 def test_a_bare_install_has_none_of_the_extras_and_can_be_imported(bare):

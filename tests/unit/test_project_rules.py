@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 import deltaic
+from deltaic.kernels import NAMES
 
 
 def sources(root, *patterns):
@@ -26,8 +27,9 @@ def test_no_kernel_turns_its_bounds_checks_off(project_root):
     assert [path.name for path in kernels if pattern.search(path.read_text())] == []
 
 
-def test_every_kernel_has_a_stub_and_a_plain_twin(project_root):
+def test_every_kernel_has_a_stub_and_a_plain_twin_and_can_be_chosen(project_root):
     folder = project_root / "src/deltaic/kernels"
+    assert {source.stem.removeprefix("_") for source in folder.glob("_*.pyx")} == set(NAMES)
     for source in folder.glob("_*.pyx"):
         assert source.with_suffix(".pyi").exists(), source.name
         assert (folder / "plain" / f"{source.stem.removeprefix('_')}.py").exists(), source.name

@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 
 from deltaic.errors import DecodeError, InputError, NotFoundError
-from deltaic.kernels import content
+from deltaic.kernels import content, lookup, sameness
 from deltaic.kernels.content import Reference
 
 cdef extern from *:
@@ -601,11 +601,11 @@ cdef class Record:
             return True
         if not isinstance(other, Record):
             return NotImplemented
-        return content.equal(self._place(), (<Record>other)._place())
+        return sameness.equal(self._place(), (<Record>other)._place())
 
     def __hash__(self):
         require(self)
-        return content.content_hash(self.state, self.slot.number, self.number)
+        return sameness.content_hash(self.state, self.slot.number, self.number)
 
     def __repr__(self):
         require(self)
@@ -762,7 +762,7 @@ cdef class CollectionRecord(Record):
 
     def __contains__(self, wanted):
         require(self)
-        return content.find_member(self.state, self.slot.number, self.number, wanted) is not None
+        return lookup.find_member(self.state, self.slot.number, self.number, wanted) is not None
 
 
 @cython.no_gc
@@ -823,7 +823,7 @@ cdef class SetRecord(CollectionRecord):
     def find(self, *key):
         """The element with a hash key, or None."""
         require(self)
-        found = content.find(self.state, self.slot.number, self.number, key)
+        found = lookup.find(self.state, self.slot.number, self.number, key)
         return None if found is None else follow(self.state, self.slot, 0, found[0])
 
     def ordinals(self):
@@ -850,7 +850,7 @@ cdef class MapRecord(CollectionRecord):
 
     def __getitem__(self, key):
         require(self)
-        found = content.find_member(self.state, self.slot.number, self.number, key)
+        found = lookup.find_member(self.state, self.slot.number, self.number, key)
         if found is None:
             raise KeyError(key)
         return follow(self.state, self.slot, 1, found[1])
@@ -858,7 +858,7 @@ cdef class MapRecord(CollectionRecord):
     def get(self, key, default=None):
         """The value of a key, or `default`."""
         require(self)
-        found = content.find_member(self.state, self.slot.number, self.number, key)
+        found = lookup.find_member(self.state, self.slot.number, self.number, key)
         return default if found is None else follow(self.state, self.slot, 1, found[1])
 
     def find(self, *key):
@@ -869,7 +869,7 @@ cdef class MapRecord(CollectionRecord):
     def find_entry(self, *key):
         """The (key, value) with a hash key, or None."""
         require(self)
-        found = content.find(self.state, self.slot.number, self.number, key)
+        found = lookup.find(self.state, self.slot.number, self.number, key)
         if found is None:
             return None
         return follow(self.state, self.slot, 0, found[0]), follow(self.state, self.slot, 1, found[1])

@@ -84,7 +84,7 @@ class ArrowReader:
         if schema.format == "+s":
             return self.add_record(schema, own_name, None, depth + 1)
         if schema.format == "+m":
-            key, value = schema.children[0].children
+            key, value = schema.child(0).children
             key_type, key_logical = self._inner(key, f"{own_name}Key", where, depth)
             value_type, value_logical = self._inner(value, own_name, where, depth)
             made: Schema = MapSchema(
@@ -92,7 +92,7 @@ class ArrowReader:
             )
             return self._add_collection(made, {"key": key_logical, "value": value_logical}, own_name, where)
         if schema.format in _LIST_FORMATS or schema.format.startswith("+w:"):
-            element, element_logical = self._inner(schema.children[0], own_name, where, depth)
+            element, element_logical = self._inner(schema.child(0), own_name, where, depth)
             return self._add_collection(
                 ListSchema(f"ListOf{element}", element), {"element": element_logical}, own_name, where
             )
@@ -143,7 +143,7 @@ class ArrowReader:
         marked = depth == 0 and schema.name in self._options.vectors
         if not marked and _metadata(schema, VECTOR_METADATA) is None:
             return False
-        if not schema.format.startswith("+w:") or schema.children[0].format != "f":
+        if not schema.format.startswith("+w:") or schema.child(0).format != "f":
             raise SchemaError(f"{name}.{schema.name}: a vector is a fixed-size list of float32")
         return True
 

@@ -5,6 +5,7 @@ changed type under an old name is misread, a changed hash key sends look-ups to 
 or type is kept as it was until the next snapshot. Added and moved fields and added types do no harm.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -162,7 +163,8 @@ def common_schema(old: Schema, new: Schema) -> Schema:
     if clashes:
         raise SchemaError(f"the model does not fit the chain: {'; '.join(clashes)}")
     if isinstance(old, ObjectSchema) and isinstance(new, ObjectSchema):
-        fields = tuple(field for field in new.fields if old.position(field.name) >= 0)
+        shared = {field.name for field in old.fields}
+        fields = tuple(field for field in new.fields if field.name in shared)
         return ObjectSchema(new.name, fields, new.primary_key if new.primary_key == old.primary_key else None)
     return new
 
@@ -208,8 +210,9 @@ def _compare_type(old: Schema, new: Schema) -> Iterator[Change]:
 def _compare_fields(old: ObjectSchema, new: ObjectSchema) -> Iterator[Change]:
     before = {field.name: field for field in old.fields}
     after = {field.name: field for field in new.fields}
+    places = {name: place for place, name in enumerate(before)}
     moved = _moved([name for name in before if name in after], [name for name in after if name in before])
-    for field in new.fields:
+    for place, field in enumerate(new.fields):
         was = before.get(field.name)
         if was is None:
             yield Change(ChangeKind.FIELD_ADDED, new.name, field.name, None, type_text(field))
@@ -219,8 +222,7 @@ def _compare_fields(old: ObjectSchema, new: ObjectSchema) -> Iterator[Change]:
         elif was.referenced != field.referenced:
             yield Change(ChangeKind.FIELD_REREFERENCED, new.name, field.name, was.referenced, field.referenced)
         if field.name in moved:
-            places = str(old.position(field.name)), str(new.position(field.name))
-            yield Change(ChangeKind.FIELD_MOVED, new.name, field.name, *places)
+            yield Change(ChangeKind.FIELD_MOVED, new.name, field.name, str(places[field.name]), str(place))
     for field in old.fields:
         if field.name not in after:
             yield Change(ChangeKind.FIELD_REMOVED, new.name, field.name, type_text(field), None)
@@ -232,13 +234,19 @@ def _moved(before: list[str], after: list[str]) -> set[str]:
     The fewest: all outside one longest rising run of old places.
     """
     places = {name: place for place, name in enumerate(before)}
-    runs: list[list[str]] = []
-    for name in after:
-        # runs[k] is a rising run of k + 1 fields with the lowest last place.
-        length = next((k for k, run in enumerate(runs) if places[run[-1]] > places[name]), len(runs))
-        run = [*(runs[length - 1] if length else []), name]
-        runs[length : length + 1] = [run]
-    return set(after) - set(runs[-1] if runs else ())
+    order = [places[name] for name in after]
+    lowest: list[int] = []  # the lowest place that a rising run of each length ends on
+    lengths = []
+    for place in order:
+        length = bisect_left(lowest, place)
+        lowest[length : length + 1] = [place]
+        lengths.append(length)
+    stayed, wanted = set(), len(lowest) - 1
+    for name, length in zip(reversed(after), reversed(lengths), strict=True):
+        if length == wanted:
+            stayed.add(name)
+            wanted -= 1
+    return set(after) - stayed
 
 
 def _type_change(kind: ChangeKind, name: str, old: str, new: str) -> Iterator[Change]:

@@ -87,10 +87,16 @@ class LogicalType(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
     @classmethod
     def of(
-        cls, format: str, *, nullable: bool = True, index: str | None = None, ordered: bool = False, wide: bool = False
+        cls,
+        arrow_format: str,
+        *,
+        nullable: bool = True,
+        index: str | None = None,
+        ordered: bool = False,
+        wide: bool = False,
     ) -> "LogicalType":
         """A logical type, if there is one of that format."""
-        made = cls(format, nullable, index, ordered, wide)
+        made = cls(arrow_format, nullable, index, ordered, wide)
         made.check()
         return made
 
@@ -281,26 +287,26 @@ _WIDER = {FieldType.INT: FieldType.LONG, FieldType.LONG: FieldType.BYTES}
 
 
 @lru_cache(maxsize=1024)
-def _shape(format: str) -> _Shape:
-    known = _PRIMITIVE.get(format)
+def _shape(arrow_format: str) -> _Shape:
+    known = _PRIMITIVE.get(arrow_format)
     if known is not None:
         field_type, dtype, name = known
         return _Shape(field_type, None if dtype is None else np.dtype(dtype), name)
-    if format[:2] == "ts" and format[2:3] in _TIME_UNITS and format[3:4] == ":":
-        unit = {"m": "ms", "u": "us", "n": "ns"}.get(format[2], "s")
-        zone = f", {format[4:]}" if format[4:] else ""
+    if arrow_format[:2] == "ts" and arrow_format[2:3] in _TIME_UNITS and arrow_format[3:4] == ":":
+        unit = {"m": "ms", "u": "us", "n": "ns"}.get(arrow_format[2], "s")
+        zone = f", {arrow_format[4:]}" if arrow_format[4:] else ""
         return _Shape(FieldType.LONG, np.dtype(np.int64), f"timestamp[{unit}{zone}]")
-    if re.fullmatch(r"w:[1-9]\d{0,8}", format):
-        width = int(format[2:])
+    if re.fullmatch(r"w:[1-9]\d{0,8}", arrow_format):
+        width = int(arrow_format[2:])
         return _Shape(FieldType.BYTES, np.dtype(np.uint8), f"fixed_size_binary[{width}]", width)
-    decimal = _DECIMAL.fullmatch(format)
+    decimal = _DECIMAL.fullmatch(arrow_format)
     if decimal:
         precision, scale, bits = int(decimal[1]), int(decimal[2]), int(decimal[3] or 128)
         if 1 <= precision <= _DECIMAL_DIGITS[bits]:
             field_type = FieldType.LONG if precision <= _MAX_LONG_DIGITS else FieldType.BYTES
             name = f"decimal{bits}({precision}, {scale})"
             return _Shape(field_type, np.dtype(np.uint8), name, bits // 8, precision)
-    raise InputError(f"there is no logical type for the Arrow format {format!r}", "UnknownType")
+    raise InputError(f"there is no logical type for the Arrow format {arrow_format!r}", "UnknownType")
 
 
 def _encode_decimal(values: Column, present: Mask, shape: _Shape, column: str, name: str) -> Column:

@@ -68,7 +68,7 @@ class Model:
         """The model of the rows of an Arrow schema (`deltaic.schema.arrow` has the rules).
 
         Args:
-            schema: anything with `__arrow_c_schema__`.
+            schema: anything with `__arrow_c_schema__`, or rows: anything with `__arrow_c_stream__`.
             name: the name of the type that a row becomes.
             key: the paths of its primary key.
             inline_strings: True, or the columns whose texts lie in the record instead of behind a reference.
@@ -77,9 +77,7 @@ class Model:
             vectors: columns of fixed-size lists of float32 that are vectors.
             shards: fixed shard counts by type name.
         """
-        import nanoarrow
-
-        columns = nanoarrow.c_schema(schema)
+        columns = _arrow_schema(schema)
         if columns.format != "+s":
             raise SchemaError(f"type {name}: rows come from an Arrow schema or struct, not from {columns.format!r}")
         primary_key = (key,) if isinstance(key, str) else tuple(key) or None
@@ -152,6 +150,32 @@ class Model:
 
     def __str__(self) -> str:
         return str(self.schemas)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Read-only views do not travel between Spark's processes; plain dictionaries do.
+        logical = {name: dict(fields) for name, fields in self.logical.items()}
+        return _rebuilt, (self.schemas, self.roots, logical, dict(self.shards), self.vectors, dict(self.classes))
+
+
+def _rebuilt(
+    schemas: SchemaSet,
+    roots: tuple[str, ...],
+    logical: Logical,
+    shards: dict[str, int],
+    vectors: tuple[VectorColumn, ...],
+    classes: dict[str, type],
+) -> Model:
+    frozen = _frozen_logical(logical), MappingProxyType(shards)
+    return Model(schemas, roots, *frozen, vectors, MappingProxyType(classes))
+
+
+def _arrow_schema(source: Any) -> Any:
+    import nanoarrow
+
+    if hasattr(source, "__arrow_c_schema__") or not hasattr(source, "__arrow_c_stream__"):
+        return nanoarrow.c_schema(source)
+    with nanoarrow.c_array_stream(source) as stream:
+        return stream.get_schema()
 
 
 def _frozen_logical(logical: Mapping[str, Mapping[str, LogicalType]]) -> Logical:

@@ -217,22 +217,16 @@ class Column:
         return self._text
 
 
-def read_batches(data: Any) -> Iterator[Column]:
-    """Every record batch of anything with `__arrow_c_stream__` or `__arrow_c_array__`, as one struct column each."""
+def read_batches(data: Any) -> tuple[Any, Iterator[Column]]:
+    """The Arrow schema of anything with `__arrow_c_stream__` or `__arrow_c_array__`, and its batches as struct columns."""
     import nanoarrow
 
     if not hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__arrow_c_array__"):
         raise InputError(
             f"rows come from anything with __arrow_c_stream__; a {type(data).__name__} has none", "WrongType"
         )
-    for batch in nanoarrow.c_array_stream(data):
-        if batch.schema.format != "+s":
-            raise InputError(f"rows are structs, not Arrow {batch.schema.format!r}", "WrongType")
-        yield Column(batch.schema, batch.view())
-
-
-def read_schema(data: Any) -> Any:
-    """The Arrow schema of what `read_batches` takes, as nanoarrow has it."""
-    import nanoarrow
-
-    return nanoarrow.c_array_stream(data).get_schema()
+    stream = nanoarrow.c_array_stream(data)
+    schema = stream.get_schema()
+    if schema.format != "+s":
+        raise InputError(f"rows are structs, not Arrow {schema.format!r}", "WrongType")
+    return schema, (Column(schema, batch.view()) for batch in stream)

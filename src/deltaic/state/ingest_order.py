@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from deltaic.kernels import ingest
-from deltaic.schema.types import MapSchema, ObjectSchema
+from deltaic.schema.types import ObjectSchema
+from deltaic.state.ingest_kernels import ingest
 from deltaic.state.ingest_plan import Place
 from deltaic.state.ingest_rows import Rows
 
@@ -88,5 +88,3 @@ def _interleaved(branches: list[_Sequence]) -> _Sequence:
     records = ingest.interleave([branch.offsets for branch in branches], [branch.records for branch in branches])
     return _Sequence(offsets, records)
 
-
-__all__ = ["DepthFirst", "MapSchema"]

@@ -46,16 +46,16 @@ class StateRecords:
         self.types = types
         self._kernel: Any = access if kernel is None else kernel
         self._numbers = {name: number for number, name in enumerate(types)}
-        self._access: Any = None
+        self._reader: Any = None
 
     @property
-    def access(self) -> "access.StateAccess":
+    def reader(self) -> "access.StateAccess":
         """The kernel's reader of all types."""
-        if self._access is None:
+        if self._reader is None:
             schemas = {name: data.schema for name, data in self.types.items()}
             specs = tuple(type_spec(data, self._numbers, schemas) for data in self.types.values())
-            self._access = self._kernel.StateAccess(specs)
-        reader: access.StateAccess = self._access
+            self._reader = self._kernel.StateAccess(specs)
+        reader: access.StateAccess = self._reader
         return reader
 
     def number(self, name: str) -> int:
@@ -66,7 +66,7 @@ class StateRecords:
 
     def of(self, name: str) -> "access.TypeAccess":
         """The records of a type by ordinal."""
-        reader: access.TypeAccess = self._kernel.TypeAccess(self.access, self.number(name))
+        reader: access.TypeAccess = self._kernel.TypeAccess(self.reader, self.number(name))
         return reader
 
 

@@ -152,6 +152,10 @@ def _variable_column(
         source = shard.variable[position]
         assert source is not None
         width = shard.widths[position]
+        if width == 0:
+            nulls[rows] = True
+            pieces.append((rows, np.zeros(len(rows) + 1, np.int64), np.zeros(0, np.uint8)))
+            continue
         stored = _ends(shard.records, shard.bits_per_record, shard.offsets[position], width, places)
         mask = (1 << width - 1) - 1
         starts, ends = stored[0] & mask, stored[1] & mask

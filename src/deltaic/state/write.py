@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ NO_TAG = 0xFFFF_FFFF_FFFF_FFFF
 RESHARDING_TAG = "hollow.type.resharding.invoked"
 """The header tag that names the types whose number of shards changed in this cycle."""
 
+_S = TypeVar("_S", ObjectSchema, ListSchema, SetSchema, MapSchema)
 _HIGH_WORD = 0xFFFF_FFFF_0000_0000
 
 
@@ -502,7 +503,7 @@ class WriteState:
     def _object(self, type_name: str) -> ObjectSchema:
         return self._schema(type_name, ObjectSchema)
 
-    def _schema[S: (ObjectSchema, ListSchema, SetSchema, MapSchema)](self, type_name: str, kind: type[S]) -> S:
+    def _schema(self, type_name: str, kind: type[_S]) -> _S:
         schema = self._type(type_name).schema
         if not isinstance(schema, kind):
             raise InputError(f"type {type_name} is a {schema.kind}", "WrongType")

@@ -1,6 +1,6 @@
 """Waiting longer after each failure, by a random share, so that many clients do not come back at once."""
 
-import random
+import random as random_module
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Backoff:
     first_seconds: float = 0.05
     maximum_seconds: float = 5.0
     attempts: int = 5
-    random: random.Random = field(default_factory=random.Random)
+    random: random_module.Random = field(default_factory=random_module.Random)
     sleep: Callable[[float], None] = time.sleep
 
     def delays(self) -> Iterator[float]:

@@ -5,8 +5,8 @@ a stated size over the limit is refused before anything is made. Also refused: i
 the end, a stated size that is not the real one, windows over 8 MiB (zstd), more than 1,024 frames or members. What was
 packed twice comes out packed once: nothing is unpacked again by itself.
 
-zstd is Python's own (`compression.zstd` of 3.14, backports.zstd before), gzip, zlib and deflate are `zlib`; snappy (raw) and
-lz4 (frame) need cramjam (extra `table`).
+zstd is Python's own (`compression.zstd` of 3.14, backports.zstd before); gzip, zlib, deflate are `zlib`; snappy (raw)
+and lz4 (frame) need cramjam (extra `table`).
 """
 
 import io
@@ -268,7 +268,7 @@ def _zstd() -> ModuleType:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         from backports import zstd
-    return cast("ModuleType", zstd)
+    return zstd  # type: ignore[no-any-return,unused-ignore]
 
 
 def _cramjam(codec: Codec) -> ModuleType:
@@ -276,7 +276,7 @@ def _cramjam(codec: Codec) -> ModuleType:
         import cramjam
     except ImportError:
         raise MissingExtraError(f"{codec} compression", "table") from None
-    return cast("ModuleType", cramjam)
+    return cramjam
 
 
 def _decompress_by_cramjam(data: bytes, codec: Codec, limit_bytes: int, name: str) -> bytes:

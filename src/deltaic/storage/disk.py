@@ -114,6 +114,7 @@ class RealDisk:
         self.file_mode, self.folder_mode = file_mode, folder_mode
 
     def make_folder(self, folder: str) -> bool:
+        """Make one folder whose parent exists; False if it was there."""
         if not folder:
             return self._make_root()
         with self._parent(folder) as (parent, name):
@@ -125,43 +126,53 @@ class RealDisk:
             return True
 
     def create(self, path: str) -> int:
+        """Make a new file and give a handle for writing."""
         with self._parent(path) as (folder, name):
             return os.open(name, _CREATE_FLAGS, self.file_mode, dir_fd=folder)
 
     def write(self, handle: int, data: memoryview) -> None:
+        """Append all the bytes."""
         while len(data):
             data = data[os.write(handle, data) :]
 
     def sync(self, handle: int) -> None:
+        """Return when the file's bytes are on the medium."""
         # The kernel's own stamps may repeat within a tick of 4 ms; large files are told apart by theirs.
         now = time.time_ns()
         os.utime(handle, ns=(now, now))
         os.fsync(handle)
 
     def facts(self, handle: int) -> FileFacts:
+        """Size, time and inode of an open file."""
         found = os.fstat(handle)
         return FileFacts(found.st_size, found.st_mtime_ns, found.st_ino)
 
     def close(self, handle: int) -> None:
+        """Give the handle back."""
         os.close(handle)
 
     def link(self, source: str, target: str) -> None:
+        """Give a file a second name; FileExistsError if that is taken."""
         with self._parent(source) as (source_folder, source_name), self._parent(target) as (folder, name):
             os.link(source_name, name, src_dir_fd=source_folder, dst_dir_fd=folder, follow_symlinks=False)
 
     def rename(self, source: str, target: str) -> None:
+        """Move a name over another in one step."""
         with self._parent(source) as (source_folder, source_name), self._parent(target) as (folder, name):
             os.rename(source_name, name, src_dir_fd=source_folder, dst_dir_fd=folder)
 
     def unlink(self, path: str) -> None:
+        """Remove a name."""
         with self._parent(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
     def sync_folder(self, folder: str) -> None:
+        """Return when the folder's names are on the medium."""
         with self._folder(folder) as handle:
             os.fsync(handle)
 
     def open(self, path: str) -> int:
+        """Open a regular file for reading; ELOOP if it is a symbolic link."""
         with self._parent(path) as (folder, name):
             handle = os.open(name, _READ_FLAGS, dir_fd=folder)
         mode = os.fstat(handle).st_mode
@@ -171,6 +182,7 @@ class RealDisk:
         raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "not a regular file")
 
     def read(self, handle: int, start: int, length: int) -> bytes:
+        """Read up to `length` bytes; fewer only at the end of the file."""
         pieces: list[bytes] = []
         while length > 0 and (piece := os.pread(handle, min(length, 1 << 30), start)):
             pieces.append(piece)
@@ -178,6 +190,7 @@ class RealDisk:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def scan(self, folder: str) -> list[FolderEntry]:
+        """The names in a folder."""
         entries = []
         with self._folder(folder) as handle, os.scandir(handle) as found:
             for entry in found:
@@ -193,6 +206,7 @@ class RealDisk:
 
     @contextmanager
     def lock(self, path: str, timeout_seconds: float) -> Iterator[None]:
+        """Hold the lock of that name; TimeoutError if another holds it too long. It ends with the process."""
         import fcntl
 
         deadline = time.monotonic() + timeout_seconds

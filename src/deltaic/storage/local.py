@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+
 from deltaic.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -88,12 +89,14 @@ class LocalStore:
 
     @property
     def url(self) -> str:
-        return self.root.joinpath(*self._prefix.split("/")).as_uri() if self._prefix else self.root.as_uri()
+        """Where this is, for people: without credentials."""
+        return self.folder.as_uri()
 
     def __repr__(self) -> str:
         return f"LocalStore({self.url!r})"
 
     def child(self, name: str) -> "LocalStore":
+        """The same store seen from a folder inside it."""
         return LocalStore(
             self.root,
             disk=self._disk,
@@ -108,11 +111,17 @@ class LocalStore:
             raise InputError("a local store on a test's disk is not pickled")
         return _reopen, (str(self.root), self._lock_timeout_seconds, *self._modes, self._prefix)
 
+    @property
+    def folder(self) -> Path:
+        """The folder that keys are relative to."""
+        return self.root / self._prefix
+
     def path_of(self, key: str) -> Path:
         """Where the object's file is, to map it into memory; objects are replaced, never changed in place."""
         return self.root / self._path(key)
 
     def get(self, key: str, *, limit_bytes: int | None = None) -> Blob:
+        """Read a whole object; LimitError, before reading, if it is larger than the limit."""
         with self._reading(key) as (handle, facts):
             check_limit(self._shown(key), facts.size_bytes, limit_bytes)
             data = self._disk.read(handle, 0, facts.size_bytes)
@@ -123,17 +132,20 @@ class LocalStore:
             return Blob(data, digest.etag(facts))
 
     def get_if_changed(self, key: str, etag: str | None, *, limit_bytes: int | None = None) -> Blob | None:
+        """Read the object unless its etag is still this one: then None."""
         if etag is not None and self.head(key).etag == etag:
             return None
         blob = self.get(key, limit_bytes=limit_bytes)
         return None if blob.etag == etag else blob
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read a part; shorter at the end of the object, empty past it."""
         check_range(start, length)
         with self._reading(key) as (handle, _):
             return self._disk.read(handle, start, length)
 
     def get_to_file(self, key: str, path: str | os.PathLike[str], *, limit_bytes: int | None = None) -> ObjectInfo:
+        """Stream the object into a new file; the file must not exist and is removed again if anything fails."""
         digest = _Digest()
         with self._reading(key) as (handle, facts):
             check_limit(self._shown(key), facts.size_bytes, limit_bytes)
@@ -146,6 +158,7 @@ class LocalStore:
         return ObjectInfo(key, facts.size_bytes, digest.etag(facts), _time(facts.modified_ns))
 
     def head(self, key: str) -> ObjectInfo:
+        """Size, etag and time of an object."""
         digest = _Digest()
         with self._reading(key) as (handle, facts):
             if facts.size_bytes <= HASHED_BYTES:
@@ -153,12 +166,14 @@ class LocalStore:
         return ObjectInfo(key, facts.size_bytes, digest.etag(facts), _time(facts.modified_ns))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Every object whose key starts with the text `prefix`, at any depth, in no promised order."""
         folder, _, start = prefix.rpartition("/")
         if folder:
             check_key(folder)
         yield from self._walk(folder, start)
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """The names of the folders directly under the folder `prefix`, sorted."""
         folder = prefix.rstrip("/")
         if folder:
             check_key(folder)
@@ -170,12 +185,15 @@ class LocalStore:
         return tuple(sorted(names))
 
     def put(self, key: str, data: Data) -> str:
+        """Write an object, over an older one if there is one; gives its etag."""
         return self.put_chunks(key, (data,))
 
     def put_file(self, key: str, path: str | os.PathLike[str]) -> str:
+        """Write an object from a local file without holding it in memory."""
         return self.put_chunks(key, file_chunks(path))
 
     def put_chunks(self, key: str, chunks: Iterable[Data]) -> str:
+        """Write an object from pieces; it appears when the last one is there, and never if the iterator raises."""
         target = self._path(key)
         with (
             self._staged(key, chunks) as (temporary, etag),
@@ -187,6 +205,7 @@ class LocalStore:
         return etag
 
     def put_if_absent(self, key: str, data: Data) -> str:
+        """Write an object if there is none of that key, else CommitConflictError."""
         target = self._path(key)
         with self._staged(key, (data,)) as (temporary, etag), self._named(key, conditional=True):
             self._disk.link(temporary, target)
@@ -196,6 +215,7 @@ class LocalStore:
         return etag
 
     def put_if_match(self, key: str, data: Data, etag: str) -> str:
+        """Write over an object if its etag is still this one, else CommitConflictError."""
         target = self._path(key)
         with (
             self._staged(key, (data,)) as (temporary, new_etag),
@@ -209,6 +229,7 @@ class LocalStore:
         return new_etag
 
     def copy_if_absent(self, source: str, key: str) -> str:
+        """Give the bytes of a staged object a second name if that is free, else CommitConflictError."""
         etag = self.head(source).etag
         target = self._path(key)
         with self._named(key, conditional=True):
@@ -219,6 +240,7 @@ class LocalStore:
         return etag
 
     def delete(self, key: str) -> None:
+        """Remove an object; a missing one is no error."""
         target = self._path(key)
         try:
             with self._locked(target):

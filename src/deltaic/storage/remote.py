@@ -68,12 +68,14 @@ class RemoteStore:
 
     @property
     def url(self) -> str:
+        """Where this is, for people: without credentials."""
         return f"{self._url}/{self._prefix}" if self._prefix else self._url
 
     def __repr__(self) -> str:
         return f"RemoteStore({self.url!r})"
 
     def child(self, name: str) -> "RemoteStore":
+        """The same store seen from a folder inside it."""
         store = object.__new__(RemoteStore)
         store.__dict__.update(self.__dict__)
         store._prefix = join_key(self._prefix, check_key(name))
@@ -109,6 +111,7 @@ class RemoteStore:
         return object.__new__, (RemoteStore,), self.__getstate__()
 
     def get(self, key: str, *, limit_bytes: int | None = None) -> Blob:
+        """Read a whole object; LimitError, before reading, if it is larger than the limit."""
         path = self._path(key)
 
         def read() -> Blob:
@@ -119,6 +122,7 @@ class RemoteStore:
         return self._run("read", key, read)
 
     def get_if_changed(self, key: str, etag: str | None, *, limit_bytes: int | None = None) -> Blob | None:
+        """Read the object unless its etag is still this one: then None."""
         if etag is None:
             return self.get(key, limit_bytes=limit_bytes)
         path, plain = self._path(key), etag.partition("#")[0]
@@ -137,6 +141,7 @@ class RemoteStore:
         return self._run("read", key, read)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read a part; shorter at the end of the object, empty past it."""
         check_range(start, length)
         path = self._path(key)
         if length == 0:
@@ -151,6 +156,7 @@ class RemoteStore:
             raise
 
     def get_to_file(self, key: str, path: str | os.PathLike[str], *, limit_bytes: int | None = None) -> ObjectInfo:
+        """Stream the object into a new file; the file must not exist and is removed again if anything fails."""
         source = self._path(key)
 
         def read() -> ObjectInfo:
@@ -169,10 +175,12 @@ class RemoteStore:
         return self._run("read", key, read)
 
     def head(self, key: str) -> ObjectInfo:
+        """Size, etag and time of an object."""
         path = self._path(key)
         return self._run("read", key, lambda: self._info(self._backend.head(path)))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Every object whose key starts with the text `prefix`, at any depth, in no promised order."""
         folder, _, start = prefix.rpartition("/")
         inside = self._folder(folder)
         # Starting just before the wanted names spares the pages of all names below them.
@@ -185,11 +193,13 @@ class RemoteStore:
                     yield info
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """The names of the folders directly under the folder `prefix`, sorted."""
         inside = self._folder(prefix.rstrip("/"))
         found = self._run("list", prefix, lambda: self._backend.list_with_delimiter(inside or None))
         return tuple(sorted(path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]))
 
     def put(self, key: str, data: Data) -> str:
+        """Write an object, over an older one if there is one; gives its etag."""
         path = self._path(key)
         in_parts = len(data) > SINGLE_PUT_BYTES
 
@@ -200,9 +210,11 @@ class RemoteStore:
         return self._run("write", key, write)
 
     def put_file(self, key: str, path: str | os.PathLike[str]) -> str:
+        """Write an object from a local file without holding it in memory."""
         return self.put_chunks(key, file_chunks(path))
 
     def put_chunks(self, key: str, chunks: Iterable[Data]) -> str:
+        """Write an object from pieces; it appears when the last one is there, and never if the iterator raises."""
         path = self._path(key)
         pieces = _even_pieces(chunks, SINGLE_PUT_BYTES)
         first = next(pieces, b"")
@@ -225,12 +237,14 @@ class RemoteStore:
             raise
 
     def put_if_absent(self, key: str, data: Data) -> str:
+        """Write an object if there is none of that key, else CommitConflictError."""
         path = self._path(key)
         return self._conditional(
             key, lambda: self._etag(cast("ObjectMeta", self._once.put(path, data, mode="create", use_multipart=False)))
         )
 
     def put_if_match(self, key: str, data: Data, etag: str) -> str:
+        """Write over an object if its etag is still this one, else CommitConflictError."""
         path = self._path(key)
         plain, _, version = etag.partition("#")
         wanted: UpdateVersion = {"e_tag": plain, "version": version} if version else {"e_tag": plain}
@@ -239,6 +253,7 @@ class RemoteStore:
         )
 
     def copy_if_absent(self, source: str, key: str) -> str:
+        """Give the bytes of a staged object a second name if that is free, else CommitConflictError."""
         source_path, path = self._path(source), self._path(key)
         self.head(source)
         self._conditional(key, lambda: self._once.copy(source_path, path, overwrite=False))
@@ -247,6 +262,7 @@ class RemoteStore:
         return etag
 
     def delete(self, key: str) -> None:
+        """Remove an object; a missing one is no error."""
         path = self._path(key)
         with suppress(NotFoundError):
             self._run("delete", key, lambda: self._backend.delete(path))

@@ -1,7 +1,7 @@
 """A disk that keeps only what was synced, as a power cut may leave it.
 
 `DishonestDisk` is a `Disk` (storage/disk.py) in memory. It keeps two pictures: what a running process sees, and what
-is certain to be on the medium: bytes of files that were synced, names of folders that were synced. `crash(random)` gives
+is certain to be on the medium: bytes of files that were synced, names of folders that were synced. `crash` gives
 the disk after a power cut: every name and every file that was not synced is, each by its own throw, as before,
 as now, or (bytes) cut somewhere or zeroed, in whatever order. Code that survives all seeds syncs what it must.
 """
@@ -10,6 +10,7 @@ import errno
 import itertools
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -61,6 +62,7 @@ class DishonestDisk:
         return {path: bytes(file.data) for path, file in self._names.items() if file is not None}
 
     def make_folder(self, folder: str) -> bool:
+        """Make one folder whose parent exists; False if it was there."""
         with self._step("make_folder", folder):
             if folder in self._names:
                 if self._names[folder] is not None:
@@ -71,6 +73,7 @@ class DishonestDisk:
             return True
 
     def create(self, path: str) -> int:
+        """Make a new file and give a handle for writing."""
         with self._step("create", path):
             self._need_parent(path)
             if path in self._names:
@@ -79,6 +82,7 @@ class DishonestDisk:
             return self._handle(file)
 
     def write(self, handle: int, data: memoryview) -> None:
+        """Append all the bytes."""
         with self._step("write", str(handle)):
             used = sum(len(file.data) for file in self._names.values() if file is not None)
             if self.capacity_bytes is not None and used + len(data) > self.capacity_bytes:
@@ -87,20 +91,24 @@ class DishonestDisk:
             self._open[handle].data += data
 
     def sync(self, handle: int) -> None:
+        """Return when the file's bytes are on the medium."""
         with self._step("sync", str(handle)):
             file = self._open[handle]
-            file.modified_ns = next(self._numbers)
+            file.modified_ns = time.time_ns()
             file.synced = bytes(file.data)
 
     def facts(self, handle: int) -> FileFacts:
+        """Size, time and inode of an open file."""
         file = self._open[handle]
         return FileFacts(len(file.data), file.modified_ns, file.inode)
 
     def close(self, handle: int) -> None:
+        """Give the handle back."""
         with self._mutex:
             del self._open[handle]
 
     def link(self, source: str, target: str) -> None:
+        """Give a file a second name; FileExistsError if that is taken."""
         with self._step("link", target):
             self._need_parent(target)
             if target in self._names:
@@ -108,6 +116,7 @@ class DishonestDisk:
             self._names[target] = self._file(source)
 
     def rename(self, source: str, target: str) -> None:
+        """Move a name over another in one step."""
         with self._step("rename", target):
             self._need_parent(target)
             file = self._file(source)
@@ -117,11 +126,13 @@ class DishonestDisk:
             del self._names[source]
 
     def unlink(self, path: str) -> None:
+        """Remove a name."""
         with self._step("unlink", path):
             self._file(path)
             del self._names[path]
 
     def sync_folder(self, folder: str) -> None:
+        """Return when the folder's names are on the medium."""
         with self._step("sync_folder", folder):
             inside = [path for path in {*self._names, *self._durable} if path and _parent(path) == folder]
             for path in inside:
@@ -131,14 +142,17 @@ class DishonestDisk:
                     del self._durable[path]
 
     def open(self, path: str) -> int:
+        """Open a regular file for reading; ELOOP if it is a symbolic link."""
         with self._step("open", path):
             return self._handle(self._file(path))
 
     def read(self, handle: int, start: int, length: int) -> bytes:
+        """Read up to `length` bytes; fewer only at the end of the file."""
         with self._step("read", str(handle)):
             return bytes(self._open[handle].data[start : start + length])
 
     def scan(self, folder: str) -> list[FolderEntry]:
+        """The names in a folder."""
         with self._step("scan", folder):
             if self._names.get(folder, _GONE) is not None:
                 raise FileNotFoundError(errno.ENOENT, "no such folder")
@@ -156,6 +170,7 @@ class DishonestDisk:
 
     @contextmanager
     def lock(self, path: str, timeout_seconds: float) -> Iterator[None]:
+        """Hold the lock of that name; TimeoutError if another holds it too long. It ends with the process."""
         with self._mutex:
             self._need_parent(path)
             lock = self._locks.setdefault(path, threading.Lock())

@@ -117,6 +117,7 @@ class FaultyStore:
 
     @property
     def url(self) -> str:
+        """Where this is, for people: without credentials."""
         return self._store.url
 
     @property
@@ -132,52 +133,65 @@ class FaultyStore:
             self._counts.by_operation.clear()
 
     def child(self, name: str) -> "FaultyStore":
+        """The same store seen from a folder inside it."""
         child = FaultyStore(self._store.child(name))
         child._counts = self._counts
         return child
 
     def get(self, key: str, *, limit_bytes: int | None = None) -> Blob:
+        """Read a whole object; LimitError, before reading, if it is larger than the limit."""
         return self._call("get", key, lambda: self._store.get(key, limit_bytes=limit_bytes))
 
     def get_if_changed(self, key: str, etag: str | None, *, limit_bytes: int | None = None) -> Blob | None:
-        return self._call(
-            "get_if_changed", key, lambda: self._store.get_if_changed(key, etag, limit_bytes=limit_bytes)
-        )
+        """Read the object unless its etag is still this one: then None."""
+        return self._call("get_if_changed", key, lambda: self._store.get_if_changed(key, etag, limit_bytes=limit_bytes))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read a part; shorter at the end of the object, empty past it."""
         return self._call("get_range", key, lambda: self._store.get_range(key, start, length))
 
     def get_to_file(self, key: str, path: str | PathLike[str], *, limit_bytes: int | None = None) -> ObjectInfo:
+        """Stream the object into a new file; the file must not exist and is removed again if anything fails."""
         return self._call("get_to_file", key, lambda: self._store.get_to_file(key, path, limit_bytes=limit_bytes))
 
     def head(self, key: str) -> ObjectInfo:
+        """Size, etag and time of an object."""
         return self._call("head", key, lambda: self._store.head(key))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Every object whose key starts with the text `prefix`, at any depth, in no promised order."""
         yield from self._call("list", prefix, lambda: self._store.list(prefix))
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """The names of the folders directly under the folder `prefix`, sorted."""
         return self._call("folders", prefix, lambda: self._store.folders(prefix))
 
     def put(self, key: str, data: Data) -> str:
+        """Write an object, over an older one if there is one; gives its etag."""
         return self._call("put", key, lambda: self._store.put(key, data))
 
     def put_file(self, key: str, path: str | PathLike[str]) -> str:
+        """Write an object from a local file without holding it in memory."""
         return self._call("put_file", key, lambda: self._store.put_file(key, path))
 
     def put_chunks(self, key: str, chunks: Iterable[Data]) -> str:
+        """Write an object from pieces; it appears when the last one is there, and never if the iterator raises."""
         return self._call("put_chunks", key, lambda: self._store.put_chunks(key, chunks))
 
     def put_if_absent(self, key: str, data: Data) -> str:
+        """Write an object if there is none of that key, else CommitConflictError."""
         return self._call("put_if_absent", key, lambda: self._store.put_if_absent(key, data))
 
     def put_if_match(self, key: str, data: Data, etag: str) -> str:
+        """Write over an object if its etag is still this one, else CommitConflictError."""
         return self._call("put_if_match", key, lambda: self._store.put_if_match(key, data, etag))
 
     def copy_if_absent(self, source: str, key: str) -> str:
+        """Give the bytes of a staged object a second name if that is free, else CommitConflictError."""
         return self._call("copy_if_absent", key, lambda: self._store.copy_if_absent(source, key))
 
     def delete(self, key: str) -> None:
+        """Remove an object; a missing one is no error."""
         return self._call("delete", key, lambda: self._store.delete(key))
 
     def _call(self, operation: str, key: str, call: Callable[[], _Result]) -> _Result:

@@ -228,7 +228,9 @@ def _check_without_parts(folder: Path, case: Json, checker: _Checker) -> None:
     names = case.get("readWithoutParts", [])
     state: ReadState | None = None
     for version, name in zip(case["versions"] if names else [], names, strict=True):
-        state = ReadState.load(folder / version["snapshot"]) if state is None else state.apply(folder / version["delta"])
+        state = (
+            ReadState.load(folder / version["snapshot"]) if state is None else state.apply(folder / version["delta"])
+        )
         checker.equal(f"{name}", read_json(folder / name), dump_state(state, version["version"]))
 
 
@@ -285,9 +287,7 @@ def _check_forms(folder: Path, case: Json, checker: _Checker) -> None:
 
 
 def _check_lookups(folder: Path, case: Json, checker: _Checker) -> None:
-    states = {
-        version["version"]: ReadState.load(folder / version["snapshot"]) for version in case["versions"]
-    }
+    states = {version["version"]: ReadState.load(folder / version["snapshot"]) for version in case["versions"]}
     for lookup in read_json(folder / case["lookups"]):
         record = states[lookup["version"]][lookup["type"]][lookup["record"]]
         what = f"look-up of {lookup['key']} in {lookup['type']} {lookup['record']} of version {lookup['version']}"
@@ -323,4 +323,3 @@ def _check_store(folder: Path, checker: _Checker) -> None:
         for name, data in actual["types"].items():
             data["maxOrdinal"] = expected[before]["types"][name]["maxOrdinal"]
         checker.equal(f"reverse delta to {before}", expected[before], actual)
-

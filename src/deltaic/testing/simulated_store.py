@@ -1,6 +1,6 @@
 """A store for simulated worlds: one dictionary, one clock, one seed, no threads and no input or output of its own.
 
-`SimulatedStore(random=Random(seed), clock=world.now, faults=FaultRates(...))` behaves as a strict object store whose calls
+`SimulatedStore(random=Random(seed), clock=now, faults=FaultRates(...))` behaves as a strict object store whose calls
 fail at the given rates, before or after their effect. Every call is in `history` with its time and outcome, so that
 a test can check the whole order of events. The same seed gives the same run.
 """
@@ -76,6 +76,7 @@ class SimulatedStore:
 
     @property
     def url(self) -> str:
+        """Where this is, for people: without credentials."""
         return f"simulated:/{self._prefix}"
 
     @property
@@ -88,11 +89,14 @@ class SimulatedStore:
         self._world.faults = faults
 
     def child(self, name: str) -> "SimulatedStore":
+        """The same store seen from a folder inside it."""
         store = SimulatedStore()
         store._world, store._prefix = self._world, join_key(self._prefix, check_key(name))
         return store
 
     def get(self, key: str, *, limit_bytes: int | None = None) -> Blob:
+        """Read a whole object; LimitError, before reading, if it is larger than the limit."""
+
         def read() -> Blob:
             found = self._object(key)
             check_limit(f"{self.url}/{key}", len(found.data), limit_bytes)
@@ -101,6 +105,8 @@ class SimulatedStore:
         return self._call("get", key, read)
 
     def get_if_changed(self, key: str, etag: str | None, *, limit_bytes: int | None = None) -> Blob | None:
+        """Read the object unless its etag is still this one: then None."""
+
         def read() -> Blob | None:
             found = self._object(key)
             if found.etag == etag:
@@ -111,19 +117,24 @@ class SimulatedStore:
         return self._call("get_if_changed", key, read)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Read a part; shorter at the end of the object, empty past it."""
         check_range(start, length)
         return self._call("get_range", key, lambda: self._object(key).data[start : start + length])
 
     def get_to_file(self, key: str, path: str | os.PathLike[str], *, limit_bytes: int | None = None) -> ObjectInfo:
+        """Stream the object into a new file; the file must not exist and is removed again if anything fails."""
         blob = self.get(key, limit_bytes=limit_bytes)
         with new_file(path) as write:
             write(blob.data)
         return ObjectInfo(key, len(blob.data), blob.etag, datetime.fromtimestamp(self._world.clock(), UTC))
 
     def head(self, key: str) -> ObjectInfo:
+        """Size, etag and time of an object."""
         return self._call("head", key, lambda: _info(key, self._object(key)))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Every object whose key starts with the text `prefix`, at any depth, in no promised order."""
+
         def read() -> _Listing:
             start = f"{self._prefix}/" if self._prefix else ""
             return [
@@ -135,21 +146,27 @@ class SimulatedStore:
         yield from self._call("list", prefix, read)
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """The names of the folders directly under the folder `prefix`, sorted."""
         start = f"{prefix.rstrip('/')}/" if prefix else ""
         rests = (info.key[len(start) :] for info in self.list(start))
         return tuple(sorted({rest.partition("/")[0] for rest in rests if "/" in rest}))
 
     def put(self, key: str, data: Data) -> str:
+        """Write an object, over an older one if there is one; gives its etag."""
         check_key(key)
         return self._call("put", key, lambda: self._write(key, data))
 
     def put_file(self, key: str, path: str | os.PathLike[str]) -> str:
+        """Write an object from a local file without holding it in memory."""
         return self.put_chunks(key, file_chunks(path))
 
     def put_chunks(self, key: str, chunks: Iterable[Data]) -> str:
+        """Write an object from pieces; it appears when the last one is there, and never if the iterator raises."""
         return self.put(key, b"".join(bytes(chunk) for chunk in chunks))
 
     def put_if_absent(self, key: str, data: Data) -> str:
+        """Write an object if there is none of that key, else CommitConflictError."""
+
         def write() -> str:
             if self._path(key) in self._world.objects:
                 raise CommitConflictError(f"{self.url}/{key} exists")
@@ -158,6 +175,8 @@ class SimulatedStore:
         return self._call("put_if_absent", key, write)
 
     def put_if_match(self, key: str, data: Data, etag: str) -> str:
+        """Write over an object if its etag is still this one, else CommitConflictError."""
+
         def write() -> str:
             found = self._world.objects.get(self._path(key))
             if found is None or found.etag != etag:
@@ -167,6 +186,8 @@ class SimulatedStore:
         return self._call("put_if_match", key, write)
 
     def copy_if_absent(self, source: str, key: str) -> str:
+        """Give the bytes of a staged object a second name if that is free, else CommitConflictError."""
+
         def write() -> str:
             found = self._object(source)
             if self._path(key) in self._world.objects:
@@ -176,6 +197,7 @@ class SimulatedStore:
         return self._call("copy_if_absent", key, write)
 
     def delete(self, key: str) -> None:
+        """Remove an object; a missing one is no error."""
         path = self._path(key)
         self._call("delete", key, lambda: self._world.objects.pop(path, None))
 

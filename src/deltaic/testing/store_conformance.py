@@ -41,7 +41,22 @@ STRANGE_KEYS = (
 )
 """Keys that clients and servers like to mangle."""
 
-UNSAFE_KEYS = ("", "/x", "../x", "a/../b", "a//b", "a/", "a\\b", "a\0b", "..%2fx", "%2e%2e", "~", "C:x", "a\n", "x" * 300)
+UNSAFE_KEYS = (
+    "",
+    "/x",
+    "../x",
+    "a/../b",
+    "a//b",
+    "a/",
+    "a\\b",
+    "a\0b",
+    "..%2fx",
+    "%2e%2e",
+    "~",
+    "C:x",
+    "a\n",
+    "x" * 300,
+)
 """Keys that every store refuses."""
 
 
@@ -73,7 +88,12 @@ class StoreConformance:
         assert store.get("k").data == b"abc"
 
     def test_a_missing_object_is_not_found(self, store: Store) -> None:
-        for call in (store.get, store.head, lambda key: store.get_range(key, 0, 1), lambda key: store.get_if_changed(key, None)):
+        for call in (
+            store.get,
+            store.head,
+            lambda key: store.get_range(key, 0, 1),
+            lambda key: store.get_if_changed(key, None),
+        ):
             _raises(NotFoundError, lambda call=call: call("nothing"))  # type: ignore[misc]
 
     def test_an_object_is_no_folder_and_a_folder_no_object(self, store: Store) -> None:

@@ -44,8 +44,8 @@ def write_header(
     output.int64(destination_tag)
     if envelope.schemas:
         listed = _schema_list(schemas)
-        # Java counts one byte for what follows the schemas, whatever it is; readers only test for zero.
-        output.varint(len(listed) + 1)
+        # Readers only test this length for zero.
+        output.varint(len(listed) + len(varint(len(envelope.header_extra))) + len(envelope.header_extra))
         output.raw(listed)
         output.varint(len(envelope.header_extra))
         output.raw(envelope.header_extra)

@@ -12,7 +12,10 @@ from deltaic.schema.types import Schema
 from deltaic.wire.write_header import Envelope
 from deltaic.wire.write_layout import Layout, ListLayout, MapLayout, ObjectLayout, SetLayout, shard_max_ordinals
 from deltaic.wire.write_shards import (
+    GivenSlots,
+    PopulatedSlots,
     RecordSource,
+    Slots,
     write_list_body,
     write_map_body,
     write_object_body,
@@ -43,11 +46,9 @@ def write_snapshot_section(
 ) -> None:
     """Write a type with all its populated records; the populated bits are filled up to `populated_words`."""
     _write_head(output, content, envelope)
-    flags = np.unpackbits(populated.view(np.uint8), bitorder="little", count=content.max_ordinal + 1)
-    slots = np.where(flags, np.arange(content.max_ordinal + 1, dtype=np.int32), np.int32(-1))
     for number, last in enumerate(shard_max_ordinals(content.max_ordinal, content.shards)):
         output.varint(last)
-        _write_body(output, content, number, np.ascontiguousarray(slots[number :: content.shards]), padded=True)
+        _write_body(output, content, number, PopulatedSlots(populated, number, content.shards, last + 1), padded=True)
     output.int32(populated_words)
     output.array(populated.byteswap().view(np.uint8))
     output.zeros(8 * (populated_words - len(populated)))
@@ -71,16 +72,16 @@ def write_delta_section(
             encoded = records.encode_varints(np.diff(ordinals >> shift, prepend=np.int64(0)))
             output.varlong(len(encoded))
             output.array(encoded)
-        _write_body(output, content, number, here.astype(np.int32), padded=False)
+        _write_body(output, content, number, GivenSlots(here.astype(np.int32)), padded=False)
 
 
 def _write_head(output: Output, content: SectionContent, envelope: Envelope) -> None:
     output.raw(write_schema(content.schema))
     shards = content.shards
     if envelope.shard_counts:
-        output.varint(1 + len(varint(shards)))
-        output.varint(len(envelope.section_extra))
-        output.raw(envelope.section_extra)
+        extra = varint(len(envelope.section_extra)) + envelope.section_extra
+        output.varint(len(extra) + len(varint(shards)))
+        output.raw(extra)
         output.varint(shards)
     elif shards == 1:
         output.varint(0)
@@ -92,7 +93,7 @@ def _write_head(output: Output, content: SectionContent, envelope: Envelope) -> 
 
 
 def _write_body(
-    output: Output, content: SectionContent, number: int, slots: NDArray[np.int32], *, padded: bool
+    output: Output, content: SectionContent, number: int, slots: Slots, *, padded: bool
 ) -> None:
     source = content.source
     match content.layout:

@@ -6,6 +6,7 @@ BYTES fields, of which one shard's is held. A chunk is a multiple of 64 records,
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,47 @@ from deltaic.wire.write_stream import Output
 CHUNK = 1 << 16
 """Records that are packed at once."""
 
-Slots = NDArray[np.int32]
+
+class Slots(Protocol):
+    """The records of a shard in order: ordinals, -1 for holes, given in chunks."""
+
+    def __len__(self) -> int: ...
+
+    def chunks(self) -> Iterator[NDArray[np.int32]]:
+        """The slots, `CHUNK` at a time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PopulatedSlots:
+    """All slots of a shard of a snapshot: ordinals first, first + stride, ... of which the populated ones have records."""
+
+    populated: NDArray[np.uint64]
+    first: int
+    stride: int
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def chunks(self) -> Iterator[NDArray[np.int32]]:
+        """The slots, `CHUNK` at a time."""
+        for start in range(0, self.count, CHUNK):
+            first = self.first + start * self.stride
+            yield records.populated_slots(self.populated, first, self.stride, min(CHUNK, self.count - start))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GivenSlots:
+    """The added records of a shard of a delta."""
+
+    ordinals: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.ordinals)
+
+    def chunks(self) -> Iterator[NDArray[np.int32]]:
+        """The slots, `CHUNK` at a time."""
+        return (self.ordinals[start : start + CHUNK] for start in range(0, len(self.ordinals), CHUNK))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +83,7 @@ def write_object_body(output: Output, source: RecordSource, slots: Slots, layout
     widths = np.array(layout.widths, np.int32)
     used = np.zeros(len(widths), np.int64)
     variable = [np.empty(total, np.uint8) for total in layout.variable_bytes]
-    for chunk in _chunks(slots):
+    for chunk in slots.chunks():
         packed = np.empty(8 * _words(len(chunk) * layout.bits_per_record), np.uint8)
         records.pack_objects(source.arena, source.starts, chunk, source.kinds, widths, packed, variable, used)
         output.array(packed)
@@ -61,7 +102,7 @@ def write_list_body(
     output.varlong(total)
     output.varint(_words(len(slots) * layout.bits_per_pointer))
     ends = [0]
-    for chunk in _chunks(slots):
+    for chunk in slots.chunks():
         packed = np.empty(8 * _words(len(chunk) * layout.bits_per_pointer), np.uint8)
         end = records.pack_list_pointers(
             source.arena, source.starts, chunk, layout.bits_per_pointer, ends[-1], packed
@@ -69,7 +110,7 @@ def write_list_body(
         ends.append(end)
         output.array(packed)
     side = _Side(output, width, ends, total if padded else ends[-1])
-    for chunk, packed in zip(_chunks(slots), side.buffers(), strict=True):
+    for chunk, packed in zip(slots.chunks(), side.buffers(), strict=True):
         side.put(packed, records.pack_list_elements(source.arena, source.starts, chunk, width, side.carry, packed))
     side.finish()
 
@@ -85,7 +126,7 @@ def write_set_body(
     output.varlong(total)
     ends = _write_table_pointers(output, source, slots, layout)
     side = _Side(output, width, ends, total if padded else ends[-1])
-    for chunk, packed in zip(_chunks(slots), side.buffers(), strict=True):
+    for chunk, packed in zip(slots.chunks(), side.buffers(), strict=True):
         used = records.pack_set_buckets(
             source.arena, source.starts, chunk, width, source.key_hashes, side.carry, packed
         )
@@ -105,7 +146,7 @@ def write_map_body(
     output.varlong(total)
     ends = _write_table_pointers(output, source, slots, layout)
     side = _Side(output, key_width + value_width, ends, total if padded else ends[-1])
-    for chunk, packed in zip(_chunks(slots), side.buffers(), strict=True):
+    for chunk, packed in zip(slots.chunks(), side.buffers(), strict=True):
         used = records.pack_map_buckets(
             source.arena, source.starts, chunk, key_width, value_width, source.key_hashes, side.carry, packed
         )
@@ -119,7 +160,7 @@ def _write_table_pointers(
     width = layout.bits_per_pointer + layout.bits_per_size
     output.varint(_words(len(slots) * width))
     ends = [0]
-    for chunk in _chunks(slots):
+    for chunk in slots.chunks():
         packed = np.empty(8 * _words(len(chunk) * width), np.uint8)
         end = records.pack_table_pointers(
             source.arena, source.starts, chunk, layout.bits_per_pointer, layout.bits_per_size, ends[-1], packed
@@ -153,10 +194,6 @@ class _Side:
             self._output.int64(int(self.carry[0]))
             self._bytes_left -= 8
         self._output.zeros(self._bytes_left)
-
-
-def _chunks(slots: Slots) -> Iterator[Slots]:
-    return (slots[start : start + CHUNK] for start in range(0, len(slots), CHUNK))
 
 
 def _words(bits: int) -> int:

@@ -4,6 +4,7 @@ import collections
 import datetime
 import decimal
 import enum
+import pickle
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -153,6 +154,14 @@ def test_a_java_class_model_and_its_python_twin_give_the_same_types_in_the_same_
     assert f"// hash {model.schemas.hash()}" in TWIN.read_text()
     assert model.roots == ("Movie",)
     assert model.classes["Renamed"] is Other
+
+
+def test_a_model_travels_between_processes():
+    model = Model.of(Movie)
+    copied = pickle.loads(pickle.dumps(model))
+    assert copied == model and copied.classes == model.classes
+    with pytest.raises(TypeError):
+        copied.shards["Movie"] = 2
 
 
 def test_classes_of_every_library_give_the_same_model():

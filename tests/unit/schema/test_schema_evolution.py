@@ -6,7 +6,10 @@ from deltaic.errors import SchemaError
 from deltaic.schema.evolve import ChangeKind, Effect, common_schema, common_schemas, compare
 from deltaic.schema.text import parse_schemas
 
-OLD = "A @PrimaryKey(a) { int a; long b; R r; } R { string value; } Q { string value; } L List<R>; S Set<R> @HashKey(value); M Map<R,Q>;"
+OLD = """
+A @PrimaryKey(a) { int a; long b; R r; } R { string value; } Q { string value; }
+L List<R>; S Set<R> @HashKey(value); M Map<R,Q>;
+"""
 
 
 def changed(old_text, new_text, text=OLD):
@@ -19,7 +22,7 @@ def changed(old_text, new_text, text=OLD):
     [
         ("long b;", "long b; int c;", [(ChangeKind.FIELD_ADDED, "A.c", None, "int", Effect.NONE)]),
         ("long b; ", "", [(ChangeKind.FIELD_REMOVED, "A.b", "long", None, Effect.STALE)]),
-        ("int a; long b;", "long b; int a;", [(ChangeKind.FIELD_MOVED, "A.a", "0", "1", Effect.NONE)]),
+        ("int a; long b;", "long b; int a;", [(ChangeKind.FIELD_MOVED, "A.b", "1", "0", Effect.NONE)]),
         ("long b;", "int b;", [(ChangeKind.FIELD_RETYPED, "A.b", "long", "int", Effect.BREAKS)]),
         ("R r;", "string r;", [(ChangeKind.FIELD_RETYPED, "A.r", "R", "string", Effect.BREAKS)]),
         ("R r;", "Q r;", [(ChangeKind.FIELD_REREFERENCED, "A.r", "R", "Q", Effect.BREAKS)]),
@@ -111,3 +114,11 @@ def test_incompatible_types_are_refused_with_every_reason(old, new, message):
     (before,), (after,) = parse_schemas(old), parse_schemas(new)
     with pytest.raises(SchemaError, match=message):
         common_schema(before, after)
+
+
+def test_a_swap_of_thousands_of_fields_is_compared_at_once():
+    names = [f"f{number}" for number in range(20_000)]
+    old, new = (
+        parse_schemas("A {" + "".join(f"int {name};" for name in order) + "}") for order in (names, names[::-1])
+    )
+    assert len(compare(old, new)) == 19_999

@@ -1,4 +1,4 @@
-"""Records and columns in plain Python and NumPy: the reference for `_access`, and the fall-back where no compiler was."""
+"""Records and columns in plain Python and NumPy: the reference for `_access`, and the fall-back without a compiler."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.errors import DecodeError, InputError, NotFoundError
-from deltaic.kernels import content
-from deltaic.kernels.content import BOOLEAN, BYTES, DOUBLE, FLOAT, INT, LIST, LONG, MAP, OBJECT, REFERENCE, STRING
-from deltaic.kernels.content import Reference, TypeSpec
+from deltaic.kernels import content, lookup, sameness
+from deltaic.kernels.content import (
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LIST,
+    LONG,
+    MAP,
+    OBJECT,
+    REFERENCE,
+    STRING,
+    Reference,
+    TypeSpec,
+)
 from deltaic.kernels.plain import bits
 from deltaic.kernels.plain.text import decode_text
 
@@ -207,7 +220,7 @@ class StateAccess:
             found = bits.gather(shard.records, shard.bits_per_record, shard.offsets[position], width, index)
             low = np.uint64((1 << (width - 1)) - 1)
             before = np.maximum(index - 1, 0)
-            starts = bits.gather(shard.records, shard.bits_per_record, shard.offsets[position], width, before) & low
+            starts: Any = bits.gather(shard.records, shard.bits_per_record, shard.offsets[position], width, before) & low
             starts[index == 0] = 0
             here = found <= low
             ends = np.where(here, found, starts).astype(np.int64)
@@ -362,7 +375,7 @@ def _rows(ordinals: Ordinals | None, words: NDArray[np.uint64] | None, count: in
 
 
 def _by_shard(spec: TypeSpec, rows: Ordinals) -> Iterator[tuple[Any, NDArray[np.intp], Ordinals]]:
-    """For each shard: itself, the rows it answers, and its own ordinals for them. Rows that it has no slot for are left out."""
+    """For each shard: itself, the rows it answers, and its own ordinals for them; not the rows it has no slot for."""
     mask, shift = len(spec.shards) - 1, _shift(spec)
     for number, shard in enumerate(spec.shards):
         places = np.flatnonzero((rows >= 0) & (rows & mask == number) & (rows >> shift <= shard.max_ordinal))
@@ -376,7 +389,8 @@ _DTYPES = {INT: np.int32, REFERENCE: np.int32, LONG: np.int64, BOOLEAN: np.bool_
 def _converted(raw: NDArray[np.uint64], code: int) -> NDArray[Any]:
     one = np.uint64(1)
     if code == BOOLEAN:
-        return raw == one
+        truths: NDArray[np.bool_] = raw == one
+        return truths
     if code == FLOAT:
         return raw.astype(np.uint32).view(np.float32)
     if code == DOUBLE:
@@ -397,9 +411,7 @@ def _null_of(code: int) -> Any:
     return {INT: -(1 << 31), LONG: -(1 << 63), BOOLEAN: False, REFERENCE: -1}[code]
 
 
-def gather_slices(
-    data: NDArray[np.uint8], starts: Ordinals, ends: Ordinals
-) -> tuple[Ordinals, NDArray[np.uint8]]:
+def gather_slices(data: NDArray[np.uint8], starts: Ordinals, ends: Ordinals) -> tuple[Ordinals, NDArray[np.uint8]]:
     """Pieces of `data` put one behind the other: offsets and bytes."""
     sizes = ends - starts
     offsets = np.zeros(len(starts) + 1, np.int64)
@@ -462,10 +474,10 @@ class Record:
             return True
         if not isinstance(other, Record):
             return NotImplemented
-        return content.equal(self._place(), other._place())
+        return sameness.equal(self._place(), other._place())
 
     def __hash__(self) -> int:
-        return content.content_hash(*self._place())
+        return sameness.content_hash(*self._place())
 
     def __repr__(self) -> str:
         return content.describe(*self._place())
@@ -562,7 +574,7 @@ class CollectionRecord(Record):
         return (state._follow(number, 0, key) for key in state.elements(number, ordinal))
 
     def __contains__(self, wanted: object) -> bool:
-        return content.find_member(*self._place(), wanted) is not None
+        return lookup.find_member(*self._place(), wanted) is not None
 
 
 class ListRecord(CollectionRecord):
@@ -618,7 +630,7 @@ class SetRecord(CollectionRecord):
     def find(self, *key: object) -> Any:
         """The element with a hash key, or None."""
         state, number, ordinal = self._place()
-        found = content.find(state, number, ordinal, key)
+        found = lookup.find(state, number, ordinal, key)
         return None if found is None else state._follow(number, 0, found[0])
 
     def ordinals(self) -> list[int]:
@@ -646,7 +658,7 @@ class MapRecord(CollectionRecord):
 
     def __getitem__(self, key: object) -> Any:
         state, number, ordinal = self._place()
-        found = content.find_member(state, number, ordinal, key)
+        found = lookup.find_member(state, number, ordinal, key)
         if found is None:
             raise KeyError(key)
         return state._follow(number, 1, found[1])
@@ -654,7 +666,7 @@ class MapRecord(CollectionRecord):
     def get(self, key: object, default: object = None) -> Any:
         """The value of a key, or `default`."""
         state, number, ordinal = self._place()
-        found = content.find_member(state, number, ordinal, key)
+        found = lookup.find_member(state, number, ordinal, key)
         return default if found is None else state._follow(number, 1, found[1])
 
     def find(self, *key: object) -> Any:
@@ -665,7 +677,7 @@ class MapRecord(CollectionRecord):
     def find_entry(self, *key: object) -> tuple[Any, Any] | None:
         """The (key, value) with a hash key, or None."""
         state, number, ordinal = self._place()
-        found = content.find(state, number, ordinal, key)
+        found = lookup.find(state, number, ordinal, key)
         if found is None:
             return None
         return state._follow(number, 0, found[0]), state._follow(number, 1, found[1])

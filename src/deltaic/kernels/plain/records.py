@@ -403,3 +403,26 @@ def key_field_hashes(arena: Bytes, starts: Ends, ordinals: Ordinals, kinds: Byte
                 number = (number >> 1 ^ -(number & 1)) & raw.MASK32
             hashes[row] = number
     return hashes.view(np.int32), bad
+
+
+def gather_ranges(data: Bytes, starts: Ends, ends: Ends) -> tuple[Ends, Bytes]:
+    """The bytes from each start to each end, one after the other, behind their offsets."""
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
+    pieces = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return offsets, np.concatenate(pieces) if pieces else np.zeros(0, np.uint8)
+
+
+def scatter_ranges(data: Bytes, offsets: Ends, target: Bytes, places: Ends) -> None:
+    """Put range i of `data` at `places[i]` of `target`."""
+    for (start, end), place in zip(raw.ranges(offsets), places.tolist(), strict=True):
+        target[place : place + end - start] = data[start:end]
+
+
+def populated_slots(words: NDArray[np.uint64], first: int, stride: int, count: int) -> Ordinals:
+    """The ordinals first, first + stride, ...; -1 for those whose bit is not set or lies behind the words."""
+    ordinals = first + stride * np.arange(count, dtype=np.int64)
+    inside = ordinals >> 6 < len(words)
+    flags = np.zeros(count, np.bool_)
+    kept = ordinals[inside]
+    flags[inside] = (words[kept >> 6] >> (kept & 63).astype(np.uint64) & np.uint64(1)).astype(np.bool_)
+    return np.where(flags, ordinals, -1).astype(np.int32)

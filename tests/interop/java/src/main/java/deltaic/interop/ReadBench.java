@@ -86,26 +86,22 @@ final class ReadBench {
         int[] cold = new Random(1).ints(READS, 0, count).toArray();
         int[] hot = new Random(2).ints(READS, 0, Math.min(HOT, count)).toArray();
 
-        timing.measure("int column scan", count, () -> {
-            long sum = 0;
-            for (int ordinal = present.nextSetBit(0); ordinal >= 0; ordinal = present.nextSetBit(ordinal + 1)) {
-                sum += movies.readInt(ordinal, year);
+        // A small column is scanned several times, so that a round is long enough for the clock.
+        int repeats = Math.max(1, READS / count);
+        timing.measure("int column scan", (long) count * repeats, () -> {
+            for (int repeat = 0; repeat < repeats; repeat++) {
+                sink += scanInts(movies, year, present);
             }
-            sink += sum;
         });
-        timing.measure("float column scan", count, () -> {
-            float sum = 0;
-            for (int ordinal = present.nextSetBit(0); ordinal >= 0; ordinal = present.nextSetBit(ordinal + 1)) {
-                sum += movies.readFloat(ordinal, rating);
+        timing.measure("float column scan", (long) count * repeats, () -> {
+            for (int repeat = 0; repeat < repeats; repeat++) {
+                sink += scanFloats(movies, rating, present);
             }
-            sink += (long) sum;
         });
-        timing.measure("String type decode", texts.cardinality(), () -> {
-            long sum = 0;
-            for (int ordinal = texts.nextSetBit(0); ordinal >= 0; ordinal = texts.nextSetBit(ordinal + 1)) {
-                sum += strings.readString(ordinal, 0).length();
+        timing.measure("String type decode", (long) texts.cardinality() * repeats, () -> {
+            for (int repeat = 0; repeat < repeats; repeat++) {
+                sink += scanTexts(strings, texts);
             }
-            sink += sum;
         });
         timing.measure("int random", READS, () -> sink += years(movies, year, cold));
         timing.measure("int hot", READS, () -> sink += years(movies, year, hot));
@@ -119,6 +115,30 @@ final class ReadBench {
             }
             sink += sum;
         });
+    }
+
+    private static long scanInts(HollowObjectTypeReadState type, int field, BitSet ordinals) {
+        long sum = 0;
+        for (int ordinal = ordinals.nextSetBit(0); ordinal >= 0; ordinal = ordinals.nextSetBit(ordinal + 1)) {
+            sum += type.readInt(ordinal, field);
+        }
+        return sum;
+    }
+
+    private static long scanFloats(HollowObjectTypeReadState type, int field, BitSet ordinals) {
+        float sum = 0;
+        for (int ordinal = ordinals.nextSetBit(0); ordinal >= 0; ordinal = ordinals.nextSetBit(ordinal + 1)) {
+            sum += type.readFloat(ordinal, field);
+        }
+        return (long) sum;
+    }
+
+    private static long scanTexts(HollowObjectTypeReadState type, BitSet ordinals) {
+        long sum = 0;
+        for (int ordinal = ordinals.nextSetBit(0); ordinal >= 0; ordinal = ordinals.nextSetBit(ordinal + 1)) {
+            sum += type.readString(ordinal, 0).length();
+        }
+        return sum;
     }
 
     private static long years(HollowObjectTypeReadState movies, int year, int[] ordinals) {

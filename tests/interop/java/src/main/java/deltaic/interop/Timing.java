@@ -17,7 +17,7 @@ final class Timing {
     private static final OperatingSystemMXBean SYSTEM =
             (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
 
-    private static final long LONG_NANOS = 500_000_000;
+    private static final long TICK_NANOS = 10_000_000;
 
     private final Map<String, List<Double>> cpu = new LinkedHashMap<>();
     private final Map<String, List<Double>> wall = new LinkedHashMap<>();
@@ -29,7 +29,7 @@ final class Timing {
 
     /**
      * Nanoseconds of CPU of all threads alive. The process clock ticks only every 10 ms, but counts threads that ended;
-     * so this one is for short work and the process clock for long work.
+     * so it stands only where it says more than this one by over a tick.
      */
     private static long threadNanos() {
         long total = 0;
@@ -57,8 +57,9 @@ final class Timing {
         work.run();
         long wallNanos = System.nanoTime() - wallBefore;
         long cpuNanos = SYSTEM.getProcessCpuTime() - cpuBefore;
-        if (threadsBefore >= 0 && wallNanos < LONG_NANOS) {
-            cpuNanos = Math.max(0, threadNanos() - threadsBefore);
+        long threadNanos = threadNanos() - threadsBefore;
+        if (threadsBefore >= 0 && cpuNanos - threadNanos <= TICK_NANOS) {
+            cpuNanos = threadNanos;
         }
         if (counting) {
             cpu.computeIfAbsent(what, key -> new ArrayList<>()).add((double) cpuNanos / operations);

@@ -1,0 +1,3 @@
+from collections.abc import Callable, Iterator
+
+def make_stream(make_schema: Callable[[], object], arrays: Iterator[object]) -> object: ...

@@ -1,0 +1,225 @@
+"""Nested records as Arrow: structs, lists and maps, with references followed.
+
+A reference becomes what it refers to: a struct, a list (of a LIST or a SET), a map, or a scalar if the type is boxed.
+`depth` counts the references that are followed, a boxed type costing nothing; a reference past it, or to a type that
+the state does not hold, is the ordinal as int32. Children are gathered by ordinal for a whole batch of rows at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from deltaic.binary.arrow import ArrowColumn, ArrowField, ArrowTable, struct_column
+from deltaic.errors import InputError, NotFoundError
+from deltaic.kernels import content
+from deltaic.schema.types import Field, FieldType, ListSchema, MapSchema, ObjectSchema, SetSchema
+from deltaic.state.columns import (
+    FORMATS,
+    InvalidText,
+    Mask,
+    Ordinals,
+    Rows,
+    list_column,
+    map_column,
+    read_collections,
+    read_column,
+)
+from deltaic.state.records import StateRecords, is_boxed
+
+BATCH_ROWS = 65_536
+"""Rows of a batch, unless asked otherwise."""
+
+CIRCLE_DEPTH = 3
+"""How deep `__arrow_c_stream__`, which takes no arguments, follows types that refer to themselves."""
+
+
+def refers_to_itself(records: StateRecords, type_name: str) -> bool:
+    """True if the references of a type lead in a circle."""
+    done: set[str] = set()
+
+    def circle(name: str, above: frozenset[str]) -> bool:
+        if name in above:
+            return True
+        if name in done or name not in records.types:
+            return False
+        below = above | {name}
+        found = any(circle(referenced, below) for referenced in records.types[name].schema.references())
+        done.add(name)
+        return found
+
+    return circle(type_name, frozenset())
+
+
+def to_arrow(
+    records: StateRecords,
+    type_name: str,
+    rows: Rows,
+    *,
+    depth: int | None = None,
+    fields: Sequence[str] | None = None,
+    ordinal_column: str | None = None,
+    batch_rows: int = BATCH_ROWS,
+    on_invalid_text: InvalidText = "error",
+) -> ArrowTable:
+    """The records of a type as rows, a column for each field; one column for a LIST, SET or MAP.
+
+    Args:
+        records: the state's records.
+        type_name: the type of the rows.
+        rows: which records.
+        depth: how many references to follow; None follows all, and is an error for a type that refers to itself.
+        fields: the fields of an OBJECT to give, in this order; None gives all.
+        ordinal_column: the name of a first column with the ordinals of the rows; None leaves it out.
+        batch_rows: rows of a batch.
+        on_invalid_text: what to do with lone surrogates, which Arrow cannot hold: `error` or `replace`.
+    """
+    if depth is None:
+        if refers_to_itself(records, type_name):
+            raise InputError(f"type {type_name} refers to itself: say how deep to follow, as in depth=2")
+        depth = len(records.types) + 1
+    if depth < 0 or batch_rows < 1:
+        raise InputError("depth is not negative, and a batch has at least one row")
+    if on_invalid_text not in ("error", "replace"):
+        raise InputError(f"on_invalid_text is 'error' or 'replace', not {on_invalid_text!r}")
+    nest = _Nest(records, on_invalid_text)
+    members = nest.members(type_name, fields)
+    children = tuple(nest.member_field(type_name, member, depth) for member in members)
+    if ordinal_column is not None:
+        children = (ArrowField(ordinal_column, "i", False), *children)
+    kind = ArrowField("", "+s", False, children)
+
+    def batches() -> Iterator[ArrowColumn]:
+        ordinals = rows.all()
+        for start in range(0, rows.count, batch_rows):
+            part = ordinals[start : start + batch_rows]
+            columns = [nest.member_column(type_name, member, part, depth) for member in members]
+            if ordinal_column is not None:
+                numbers = ArrowField(ordinal_column, "i", False)
+                columns.insert(0, ArrowColumn(numbers, len(part), data=part.astype(np.int32)))
+            batch = struct_column("", tuple(columns), len(part))
+            yield replace(batch, field=_agreed(batch.field, kind, type_name))
+
+    return ArrowTable(kind, rows.count, batches)
+
+
+def _agreed(found: ArrowField, promised: ArrowField, type_name: str) -> ArrowField:
+    if found.format != promised.format:
+        raise InputError(
+            f"{promised.name or type_name!r}: a batch holds more than 32-bit offsets reach: ask for fewer batch_rows"
+        )
+    for one, other in zip(found.children, promised.children, strict=True):
+        _agreed(one, other, type_name)
+    return promised
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """Types and columns of nested records of one state."""
+
+    records: StateRecords
+    on_invalid_text: InvalidText
+
+    def members(self, type_name: str, wanted: Sequence[str] | None) -> tuple[Field | None, ...]:
+        """The fields that become columns; None stands for the members of a collection."""
+        schema = self.records.types[type_name].schema
+        if not isinstance(schema, ObjectSchema):
+            if wanted is not None:
+                raise InputError(f"type {type_name} is a {schema.kind} and has no fields to choose from")
+            return (None,)
+        if wanted is None:
+            return schema.fields
+        for name in wanted:
+            if schema.position(name) < 0:
+                raise NotFoundError(f"type {type_name} has no field {name!r}")
+        return tuple(schema.fields[schema.position(name)] for name in wanted)
+
+    def member_field(self, type_name: str, member: Field | None, depth: int) -> ArrowField:
+        """The type of one column of a record type."""
+        if member is None:
+            return self._collection_field(_member_name(self.records, type_name), type_name, depth)
+        if member.referenced is None:
+            return ArrowField(member.name, FORMATS[member.type])
+        return self._link_field(member.name, member.referenced, depth)
+
+    def _link_field(self, name: str, type_name: str, depth: int) -> ArrowField:
+        data = self.records.types.get(type_name)
+        if data is None:
+            return ArrowField(name, "i")
+        schema = data.schema
+        if is_boxed(schema):
+            assert isinstance(schema, ObjectSchema)
+            return ArrowField(name, FORMATS[schema.fields[0].type])
+        if depth == 0:
+            return ArrowField(name, "i")
+        if isinstance(schema, ObjectSchema):
+            children = tuple(self.member_field(type_name, field, depth - 1) for field in schema.fields)
+            return ArrowField(name, "+s", True, children)
+        return self._collection_field(name, type_name, depth - 1)
+
+    def _collection_field(self, name: str, type_name: str, depth: int) -> ArrowField:
+        schema = self.records.types[type_name].schema
+        if isinstance(schema, MapSchema):
+            key = replace(self._link_field("key", schema.key, depth), nullable=False)
+            value = self._link_field("value", schema.value, depth)
+            return ArrowField(name, "+m", True, (ArrowField("entries", "+s", False, (key, value)),))
+        assert isinstance(schema, ListSchema | SetSchema)
+        return ArrowField(name, "+l", True, (self._link_field("item", schema.element, depth),))
+
+    def member_column(self, type_name: str, member: Field | None, ordinals: Ordinals, depth: int) -> ArrowColumn:
+        """One column of records of a type; an ordinal below 0 is null."""
+        if member is None:
+            return self._collections(_member_name(self.records, type_name), type_name, ordinals, None, depth)
+        schema = self.records.types[type_name].schema
+        assert isinstance(schema, ObjectSchema)
+        rows = Rows(len(ordinals), ordinals=ordinals)
+        column = read_column(self.records, type_name, schema.position(member.name), rows)
+        arrow = column.arrow_column(on_invalid_text=self.on_invalid_text)
+        if member.referenced is None:
+            return arrow
+        assert member.type is FieldType.REFERENCE and arrow.data is not None
+        return self._link(member.name, member.referenced, arrow.data.astype(np.int64), depth)
+
+    def _link(self, name: str, type_name: str, ordinals: Ordinals, depth: int) -> ArrowColumn:
+        """What references lead to; an ordinal below 0 is null."""
+        data = self.records.types.get(type_name)
+        present: Mask | None = ordinals >= 0
+        if present is not None and present.all():
+            present = None
+        schema = None if data is None else data.schema
+        if data is not None and len(ordinals) and int(ordinals.max()) > data.max_ordinal:
+            raise content.out_of_range(self.records.reader, self.records.number(type_name), int(ordinals.max()))
+        if schema is not None and is_boxed(schema):
+            assert isinstance(schema, ObjectSchema)
+            column = self.member_column(type_name, schema.fields[0], ordinals, depth)
+            return replace(column, field=replace(column.field, name=name))
+        if schema is None or depth == 0:
+            return ArrowColumn(ArrowField(name, "i"), len(ordinals), present, ordinals.astype(np.int32))
+        if isinstance(schema, ObjectSchema):
+            children = tuple(self.member_column(type_name, field, ordinals, depth - 1) for field in schema.fields)
+            return struct_column(name, children, len(ordinals), present)
+        return self._collections(name, type_name, ordinals, present, depth - 1)
+
+    def _collections(
+        self, name: str, type_name: str, ordinals: Ordinals, present: Mask | None, depth: int
+    ) -> ArrowColumn:
+        found = read_collections(self.records, type_name, Rows(len(ordinals), ordinals=ordinals))
+        schema = self.records.types[type_name].schema
+        if isinstance(schema, MapSchema):
+            assert found.values is not None
+            keys = self._link("key", schema.key, found.elements.astype(np.int64), depth)
+            if keys.valid is not None:
+                row = int(np.searchsorted(found.offsets, int(np.flatnonzero(~keys.valid)[0]), side="right")) - 1
+                raise InputError(
+                    f"type {type_name}, record {ordinals[row]} has a null key, which Arrow maps cannot hold"
+                )
+            values = self._link("value", schema.value, found.values.astype(np.int64), depth)
+            return map_column(name, found.offsets, keys, values, present)
+        assert isinstance(schema, ListSchema | SetSchema)
+        return list_column(
+            name, found.offsets, self._link("item", schema.element, found.elements.astype(np.int64), depth), present
+        )
+
+
+def _member_name(records: StateRecords, type_name: str) -> str:
+    return "entries" if isinstance(records.types[type_name].schema, MapSchema) else "elements"
