@@ -25,6 +25,7 @@ from pathlib import Path
 from random import Random
 
 from deltaic.errors import ChainError, DecodeError
+from deltaic.state.filter import Filter
 from tests.fuzz.exercise import use
 from tests.fuzz.mutations import mutate
 from tests.fuzz.targets import Target, all_targets
@@ -43,14 +44,14 @@ class Broken(AssertionError):
     """A promise about damaged blobs that did not hold."""
 
 
-def read_damaged(target: Target, blob: bytes) -> str:
+def read_damaged(target: Target, blob: bytes, wanted: Filter | None = None) -> str:
     """Read and use a damaged blob; says how it ended. Whatever is raised is a failure."""
     try:
-        state = target.read(blob)
+        state = target.read(blob, wanted)
     except DecodeError as error:
         return error.code
     except ChainError:
-        if target.base is None:
+        if target.snapshot is None:
             raise
         return "Chain"
     use(state)
@@ -76,11 +77,22 @@ def run_mutation(targets: list[Target], seed: int) -> tuple[str, str]:
     random = Random(seed)
     target = random.choice(targets)
     kind, blob = mutate(target, random)
+    wanted = choose_filter(target, random)
     try:
-        return f"{target.name} {kind}, {len(blob)} bytes", bounded(lambda: read_damaged(target, blob), len(blob))
+        return f"{target.name} {kind}, {len(blob)} bytes", bounded(
+            lambda: read_damaged(target, blob, wanted), len(blob)
+        )
     except Exception as error:
-        error.add_note(f"{target.name} {kind}")
+        error.add_note(f"{target.name} {kind} {wanted or ''}")
         raise
+
+
+def choose_filter(target: Target, random: Random) -> Filter | None:
+    """Now and then some types and fields are not wanted: their sections are passed over or cut down."""
+    if random.random() < 0.8:
+        return None
+    patterns = random.sample(target.patterns, min(len(target.patterns), random.randint(1, 4)))
+    return random.choice((Filter.only, Filter.without))(*patterns)
 
 
 def run_prefix(targets: list[Target], ends: list[int], number: int) -> tuple[str, str]:
@@ -118,7 +130,7 @@ def limit_memory(targets: list[Target]) -> None:
     """Bound the address space to what is in use now, after every sound blob was read, and what one blob may take."""
     for target in targets:
         read_damaged(target, target.blob)
-        assert target.numbers
+        assert target.numbers and target.patterns
     largest = max(len(target.blob) for target in targets)
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     most = in_use + MOST_BYTES + MOST_BYTES_PER_INPUT_BYTE * largest

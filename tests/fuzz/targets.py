@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deltaic.binary.cursor import Cursor
+from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "hollow"
@@ -28,16 +29,32 @@ class Number:
 
 @dataclass(frozen=True)
 class Target:
-    """One recorded blob. A delta is read into `base`; `following` is a sound delta for the state that comes out."""
+    """One recorded blob. A delta has the snapshot it applies to; `following` is a sound delta for what comes out."""
 
     name: str
     blob: bytes
-    base: ReadState | None
+    snapshot: bytes | None
     following: bytes | None
 
-    def read(self, blob: bytes) -> ReadState:
+    def read(self, blob: bytes, wanted: Filter | None = None) -> ReadState:
         """Read a blob in the place of the recorded one."""
-        return ReadState.load(blob) if self.base is None else self.base.apply(blob)
+        if self.snapshot is None:
+            return ReadState.load(blob, filter=wanted)
+        base = self.base if wanted is None else ReadState.load(self.snapshot, filter=wanted)
+        return base.apply(blob)
+
+    @cached_property
+    def base(self) -> ReadState:
+        """The state that a delta is read into."""
+        assert self.snapshot is not None
+        return ReadState.load(self.snapshot)
+
+    @cached_property
+    def patterns(self) -> list[str]:
+        """Types and fields that a filter can name."""
+        schemas = ReadState.load(self.snapshot or self.blob).schemas
+        fields = [f"{schema.name}.{field.name}" for schema in schemas for field in getattr(schema, "fields", ())]
+        return [schema.name for schema in schemas] + fields
 
     @cached_property
     def numbers(self) -> list[Number]:
@@ -62,7 +79,7 @@ def _of_case(folder: Path) -> Iterator[Target]:
         yield Target(f"{folder.name}/snapshot-{version}", snapshot, None, blobs.get(f"delta-{version}-{version + 1}"))
     for version in versions[:-1]:
         forward, backward = f"delta-{version}-{version + 1}", f"reversedelta-{version + 1}-{version}"
-        before, after = ReadState.load(blobs[f"snapshot-{version}"]), ReadState.load(blobs[f"snapshot-{version + 1}"])
+        before, after = blobs[f"snapshot-{version}"], blobs[f"snapshot-{version + 1}"]
         yield Target(f"{folder.name}/{forward}", blobs[forward], before, blobs[backward])
         yield Target(f"{folder.name}/{backward}", blobs[backward], after, blobs[forward])
 

@@ -56,7 +56,9 @@ def _plant_in_state(folder: Path) -> None:
     state = json.loads(path.read_text())
     name = next(name for name, data in sorted(state["types"].items()) if data["kind"] == "OBJECT" and data["records"])
     record = state["types"][name]["records"][-1]
-    position = next(index for index, value in enumerate(record) if isinstance(value, int) and not isinstance(value, bool))
+    position = next(
+        index for index, value in enumerate(record) if isinstance(value, int) and not isinstance(value, bool)
+    )
     record[position] += 1
     path.write_text(json.dumps(state))
 

@@ -8,6 +8,8 @@ import venv
 
 import pytest
 
+from tools.build_kernels import compiler
+
 pytestmark = [pytest.mark.install, pytest.mark.timeout(600), pytest.mark.xdist_group("install")]
 
 ABSENT = ("pyarrow", "pandas", "polars", "typer", "rich", "pyspark", "Cython", "tantivy")
@@ -43,7 +45,8 @@ def run(folder, program, *arguments):
 
 @pytest.fixture(scope="module")
 def bare(package_index, project_root, tmp_path_factory):
-    return install(project_root, tmp_path_factory.mktemp("bare"))
+    # One kernel is enough to see that an install compiles, and takes a fraction of the time.
+    return install(project_root, tmp_path_factory.mktemp("bare"), DELTAIC_KERNELS="bits")
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,13 @@ def test_a_bare_install_has_none_of_the_extras_and_can_be_imported(bare):
     )
     answer = run(bare, "python", "-c", code)
     assert answer.stdout.strip() == "[]", answer.stderr
+
+
+def test_an_install_with_a_compiler_compiles_kernels(bare):
+    if compiler() is None:
+        pytest.skip("no compiled kernels: no C compiler")
+    answer = run(bare, "python", "-c", "from deltaic.kernels import bits; print(bits.__name__)")
+    assert answer.stdout.strip() == "deltaic.kernels._bits", answer.stderr
 
 
 def test_a_bare_install_tells_its_version(bare):

@@ -6,6 +6,7 @@ anything with `__arrow_c_stream__` or `__arrow_c_array__`; `ArrowTable` and `Arr
 nanoarrow does the exchange and is imported on first use.
 """
 
+import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -153,10 +154,12 @@ def read_stream(source: Any) -> tuple[ArrowField, Iterator[ArrowColumn]]:
     if hasattr(source, "__arrow_c_stream__"):
         stream = nanoarrow.c_array_stream(source)
         schema = stream.get_schema()
-        return read_field(schema), (_read_array(schema, array) for array in stream)
+        kind = read_field(schema)
+        return kind, (_read(kind, _Node(array.view(), array)) for array in stream)
     if hasattr(source, "__arrow_c_array__"):
         array = nanoarrow.c_array(source)
-        return read_field(array.schema), iter((_read_array(array.schema, array),))
+        kind = read_field(array.schema)
+        return kind, (_read(kind, _Node(part.view(), part)) for part in (array,))
     raise InputError(
         f"{type(source).__name__} offers no Arrow data: it has neither __arrow_c_stream__ nor __arrow_c_array__"
     )
@@ -171,59 +174,76 @@ def read_field(schema: Any) -> ArrowField:
     return ArrowField(schema.name or "", schema.format, nullable, children, metadata, dictionary)
 
 
-def _read_array(schema: Any, array: Any) -> ArrowColumn:
-    return _read(read_field(schema), array.view())
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A nanoarrow view of an array or one of its children, and the array that owns the memory."""
+
+    view: Any
+    owner: Any
+
+    def child(self, place: int) -> "_Node":
+        return _Node(self.view.child(place), self.owner)
+
+    @property
+    def dictionary(self) -> "_Node":
+        return _Node(self.view.dictionary, self.owner)
+
+    def buffer(self, place: int) -> NDArray[np.uint8]:
+        """A buffer's bytes. The array holds the owner: nanoarrow's views of children do not."""
+        buffer = self.view.buffer(place)
+        if not buffer.size_bytes:
+            return np.zeros(0, np.uint8)
+        memory = (ctypes.c_uint8 * buffer.size_bytes).from_address(buffer._addr())
+        memory.owner = self.owner
+        found = np.frombuffer(memory, np.uint8)
+        found.flags.writeable = False
+        return found
 
 
-def _read(stored: ArrowField, view: Any) -> ArrowColumn:
+def _read(stored: ArrowField, node: _Node) -> ArrowColumn:
     if stored.dictionary is not None:
-        return _resolved(stored, view)
-    begin, length, form, kind = view.offset, view.length, stored.format, stored.plain
+        return _resolved(stored, node)
+    begin, length, form, kind = node.view.offset, node.view.length, stored.format, stored.plain
     end = begin + length
     if form == "n":
         return ArrowColumn(kind, length)
     if form == "+r":
-        return _read_runs(stored, view, begin, end)
+        return _read_runs(stored, node, begin, end)
     if form.startswith(("+u", "+vl", "+vL")):
         raise InputError(f"column {kind.name!r}: Arrow type {form!r} is not supported", "TypeConflict")
-    valid = _read_mask(view, begin, end)
+    valid = _read_mask(node, begin, end)
     if form == "+s" or form.startswith("+w:"):
         size = _fixed_size(form)
-        children = _children(stored, view)
+        children = _children(stored, node)
         return ArrowColumn(
             kind, length, valid, children=tuple(child.slice(begin * size, end * size) for child in children)
         )
     if form in ("vu", "vz"):
-        return _read_views(kind, view, valid, begin, end)
+        return _read_views(kind, node, valid, begin, end)
     if form in ("u", "z", "U", "Z", "+l", "+L", "+m"):
         wide = form in ("U", "Z", "+L")
-        offsets = _buffer(view, 1).view(np.int64 if wide else np.int32)[begin : end + 1].astype(np.int64)
+        offsets = node.buffer(1).view(np.int64 if wide else np.int32)[begin : end + 1].astype(np.int64)
         # An empty array may come without its one offset.
         offsets = offsets if len(offsets) else np.zeros(1, np.int64)
         first, last = int(offsets[0]), int(offsets[-1])
         offsets -= first
         if form in _TEXTS:
-            return ArrowColumn(kind, length, valid, _buffer(view, 2)[first:last], offsets)
-        children = tuple(child.slice(first, last) for child in _children(stored, view))
+            return ArrowColumn(kind, length, valid, node.buffer(2)[first:last], offsets)
+        children = tuple(child.slice(first, last) for child in _children(stored, node))
         return ArrowColumn(kind, length, valid, offsets=offsets, children=children)
-    data = _buffer(view, 1)
+    data = node.buffer(1)
     if form == "b":
         return ArrowColumn(kind, length, valid, _unpacked(data, begin, end))
     return ArrowColumn(kind, length, valid, _fixed_values(kind, data)[begin:end])
 
 
-def _children(stored: ArrowField, view: Any) -> tuple[ArrowColumn, ...]:
-    return tuple(_read(child, view.child(place)) for place, child in enumerate(stored.children))
+def _children(stored: ArrowField, node: _Node) -> tuple[ArrowColumn, ...]:
+    return tuple(_read(child, node.child(place)) for place, child in enumerate(stored.children))
 
 
-def _buffer(view: Any, place: int) -> NDArray[np.uint8]:
-    buffer = view.buffer(place)
-    return np.frombuffer(buffer, np.uint8) if buffer.size_bytes else np.zeros(0, np.uint8)
-
-
-def _read_mask(view: Any, begin: int, end: int) -> Mask | None:
-    bits = _buffer(view, 0)
-    if not len(bits) or view.null_count == 0:
+def _read_mask(node: _Node, begin: int, end: int) -> Mask | None:
+    bits = node.buffer(0)
+    if not len(bits) or node.view.null_count == 0:
         return None
     valid = _unpacked(bits, begin, end)
     return None if valid.all() else valid
@@ -253,10 +273,10 @@ def _fixed_values(kind: ArrowField, data: NDArray[np.uint8]) -> NDArray[Any]:
     raise InputError(f"column {kind.name!r}: Arrow type {form!r} is not supported", "TypeConflict")
 
 
-def _read_views(kind: ArrowField, view: Any, valid: Mask | None, begin: int, end: int) -> ArrowColumn:
+def _read_views(kind: ArrowField, node: _Node, valid: Mask | None, begin: int, end: int) -> ArrowColumn:
     """Texts as 16-byte views: short ones inside the view, others in one of several buffers."""
-    views = _buffer(view, 1)
-    buffers = [views, *(_buffer(view, place) for place in range(2, view.n_buffers - 1))]
+    views = node.buffer(1)
+    buffers = [views, *(node.buffer(place) for place in range(2, node.view.n_buffers - 1))]
     bases = np.cumsum([0, *(len(buffer) for buffer in buffers)])
     words = views.view(np.int32).reshape(-1, 4)[begin:end]
     sizes = words[:, 0].astype(np.int64)
@@ -269,11 +289,11 @@ def _read_views(kind: ArrowField, view: Any, valid: Mask | None, begin: int, end
     return ArrowColumn(kind, end - begin, valid, data, offsets)
 
 
-def _resolved(stored: ArrowField, view: Any) -> ArrowColumn:
+def _resolved(stored: ArrowField, node: _Node) -> ArrowColumn:
     """A dictionary-encoded column as the values it stands for."""
     assert stored.dictionary is not None
-    codes = _read(replace(stored, dictionary=None), view)
-    values = _read(stored.dictionary, view.dictionary)
+    codes = _read(replace(stored, dictionary=None), node)
+    values = _read(stored.dictionary, node.dictionary)
     assert codes.data is not None
     places = codes.data.astype(np.int64)
     if codes.valid is not None:
@@ -296,8 +316,8 @@ def _nulls(like: ArrowColumn, length: int) -> ArrowColumn:
     return replace(like, length=length, valid=valid, data=data, offsets=offsets)
 
 
-def _read_runs(stored: ArrowField, view: Any, begin: int, end: int) -> ArrowColumn:
-    ends, values = _children(stored, view)
+def _read_runs(stored: ArrowField, node: _Node, begin: int, end: int) -> ArrowColumn:
+    ends, values = _children(stored, node)
     assert ends.data is not None
     stops = np.clip(ends.data.astype(np.int64), begin, end)
     sizes = np.diff(stops, prepend=begin)

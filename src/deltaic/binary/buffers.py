@@ -1,12 +1,15 @@
 """Memory for packed arrays: one place that takes it, and takes it again.
 
-Memory that was never touched costs several times the copy into it, so a large buffer whose last user let go is kept for the
-next state, up to `RECYCLED_LIMIT_BYTES`. Every array has `SLACK` zero bytes after its used part, because kernels load 8
-bytes at any element.
+Memory that was never touched costs several times the copy into it, so a large buffer whose last user let go is kept
+for the next state, up to `RECYCLED_LIMIT_BYTES`. Every array has `SLACK` zero bytes after its used part, because
+kernels load 8 bytes at any element.
 """
 
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -72,7 +75,9 @@ class Recycler:
 
 
 class _Lent:
-    """Memory in use: the base of every array over it. When the last one goes, so does this, and the memory comes back."""
+    """Memory in use: the base of every array over it. When the last one goes, so does this, and the memory comes
+    back.
+    """
 
     __slots__ = ("_memory", "_returned")
 
@@ -92,11 +97,27 @@ RECYCLER = Recycler(RECYCLED_LIMIT_BYTES)
 """The recycler of this process."""
 
 
+_elsewhere: ContextVar[Callable[[int], Bytes] | None] = ContextVar("deltaic_allocator", default=None)
+
+
+@contextmanager
+def allocating(allocate: Callable[[int], Bytes]) -> Iterator[None]:
+    """Take large buffers from `allocate(size_bytes)` inside the block, which gives zeroed memory: a shared arena's."""
+    token = _elsewhere.set(allocate)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
 def zeros(used_bytes: int) -> Bytes:
     """A zeroed array of `used_bytes` plus slack, a whole number of words."""
     size = _rounded(used_bytes)
     if size < _SMALLEST_BYTES:
         return np.zeros(size, np.uint8)
+    elsewhere = _elsewhere.get()
+    if elsewhere is not None:
+        return elsewhere(size)
     array = RECYCLER.take(size)[:size]
     array[:] = 0
     return array
@@ -105,7 +126,13 @@ def zeros(used_bytes: int) -> Bytes:
 def empty(used_bytes: int) -> Bytes:
     """An array of `used_bytes`, with any content, plus zeroed slack."""
     size = _rounded(used_bytes)
-    array = np.empty(size, np.uint8) if size < _SMALLEST_BYTES else RECYCLER.take(size)[:size]
+    elsewhere = _elsewhere.get()
+    if size < _SMALLEST_BYTES:
+        array = np.empty(size, np.uint8)
+    elif elsewhere is not None:
+        return elsewhere(size)
+    else:
+        array = RECYCLER.take(size)[:size]
     array[used_bytes:] = 0
     return array
 

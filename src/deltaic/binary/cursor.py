@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from deltaic.binary import modified_utf8
 from deltaic.errors import DecodeError
 
-ReadableBuffer = bytes | bytearray | memoryview | mmap | NDArray[np.uint8]
+ReadableBuffer = bytes | bytearray | memoryview | mmap
 """What a cursor reads from."""
 
 _MAX_VARINT_BYTES = 5

@@ -13,13 +13,9 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deltaic.cli.extras import installed_version
 from deltaic.errors import DeltaicError
-
-if TYPE_CHECKING:
-    from deltaic.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +118,11 @@ class StoreAccess:
 def check_store(url: str) -> StoreAccess:
     """List a store, then write, read and delete a small object of an unused name in it."""
     try:
-        open_store = importlib.import_module("deltaic.storage").open_store
-    except (ImportError, AttributeError):
-        reason = "this version of deltaic has no stores"
-        return StoreAccess(url, reason, reason)
-    try:
-        store: Store = open_store(url)
+        from deltaic.storage import open_store
+
+        store = open_store(url)
         next(store.list(), None)
-    except (DeltaicError, OSError) as error:
+    except (DeltaicError, OSError, ImportError) as error:
         return StoreAccess(url, str(error), "not tried")
     key, text = f"deltaic-doctor-{uuid.uuid4().hex}", b"written by deltaic doctor; may be deleted"
     try:

@@ -1,11 +1,11 @@
 """Plans: which blobs lead from the version that is loaded to the one that is wanted.
 
-By deltas if they reach the wanted version (or come nearer than anything else), else by a snapshot and deltas from there.
-A plan never passes the wanted version: a forward delta that would overshoot is not taken, and of snapshots only those at
-or before the wanted version count. Blobs that failed before are not tried again.
+By deltas if they reach the wanted version (or come nearer than anything else), else by a snapshot and deltas from
+there. A plan never passes the wanted version: a forward delta that would overshoot is not taken, and of snapshots
+only those at or before the wanted version count. Blobs that failed before are not tried again.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from deltaic.storage.chain import BlobName, Chain
@@ -43,18 +43,23 @@ def plan_refresh(
         current: the version that is loaded, None for none.
         wanted: the version to reach; the nearest one before it is taken if there is no way to it.
         chain: which blobs there are.
-        max_deltas: how many deltas are applied in a row to a state that is loaded.
+        max_deltas: with more deltas than this a snapshot is taken instead, if one leads as far.
         double_snapshot: whether a loaded state may be replaced by a snapshot.
         failed: blobs that could not be applied before.
     """
     if current is None:
         return _by_snapshot(wanted, chain, failed)
-    by_deltas = _by_deltas(current, wanted, chain, failed, max_deltas)
-    if by_deltas.version == wanted or not double_snapshot:
+    by_deltas = _by_deltas(current, wanted, chain, failed)
+    if by_deltas.version != wanted:
+        by_deltas = _by_going_back(current, wanted, chain, failed) or by_deltas
+    few = len(by_deltas.steps) <= max_deltas
+    if not double_snapshot or (by_deltas.version == wanted and few):
         return by_deltas
     by_snapshot = _by_snapshot(wanted, chain, failed)
     if by_snapshot.version is None:
         return by_deltas
+    if by_snapshot.version == by_deltas.version:
+        return by_deltas if few else by_snapshot
     return by_snapshot if _nearer(by_snapshot.version, by_deltas.version, wanted) else by_deltas
 
 
@@ -69,7 +74,7 @@ def _by_snapshot(wanted: int, chain: Chain, failed: Set[BlobName]) -> Plan:
         snapshot = BlobName.snapshot(version)
         if version > wanted or snapshot in failed:
             continue
-        rest = _by_deltas(version, wanted, chain, failed, None)
+        rest = _by_deltas(version, wanted, chain, failed)
         if best.version is None or (rest.version or 0) > best.version:
             best = Plan((snapshot, *rest.steps), rest.version)
         if best.version == wanted:
@@ -77,20 +82,37 @@ def _by_snapshot(wanted: int, chain: Chain, failed: Set[BlobName]) -> Plan:
     return best
 
 
-def _by_deltas(current: int, wanted: int, chain: Chain, failed: Set[BlobName], limit: int | None) -> Plan:
+def _by_deltas(current: int, wanted: int, chain: Chain, failed: Set[BlobName]) -> Plan:
     steps: list[BlobName] = []
     version = current
-    while version != wanted and (limit is None or len(steps) < limit):
+    while version != wanted:
         forward = version < wanted
-        target = (chain.deltas if forward else chain.reverse_deltas).get(version)
-        if target is None or (forward and target > wanted):
-            break
-        step = BlobName.delta(version, target)
-        if step in failed:
+        step = _step(chain.deltas if forward else chain.reverse_deltas, version, failed)
+        if step is None or (forward and step.to_version > wanted):
             break
         steps.append(step)
-        version = target
+        version = step.to_version
         if not forward and version < wanted:
             # The wanted version is not in the chain; the nearest before it is reached.
             break
     return Plan(tuple(steps), version)
+
+
+def _by_going_back(current: int, wanted: int, chain: Chain, failed: Set[BlobName]) -> Plan | None:
+    """The way from a version that a later one did not go on from: back first, then forward; None if there is none."""
+    back: list[BlobName] = []
+    version = current
+    while (step := _step(chain.reverse_deltas, version, failed)) is not None:
+        back.append(step)
+        version = step.to_version
+        onward = _by_deltas(version, wanted, chain, failed)
+        if onward.version == wanted:
+            return Plan((*back, *onward.steps), wanted)
+    return None
+
+
+def _step(steps: Mapping[int, int], version: int, failed: Set[BlobName]) -> BlobName | None:
+    target = steps.get(version)
+    if target is None or BlobName.delta(version, target) in failed:
+        return None
+    return BlobName.delta(version, target)

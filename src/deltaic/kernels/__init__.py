@@ -12,7 +12,7 @@ import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-NAMES = ("bits", "text", "hashing", "checksum", "apply", "records", "ordinals", "access")
+NAMES = ("access", "apply", "bits", "checksum", "crc", "hashing", "ingest", "ordinals", "records", "stream", "text")
 """The kernel modules."""
 
 PLAIN_ASKED = os.environ.get("DELTAIC_PLAIN", "") not in ("", "0")
@@ -36,9 +36,12 @@ if TYPE_CHECKING:
     from deltaic.kernels import _apply as apply
     from deltaic.kernels import _bits as bits
     from deltaic.kernels import _checksum as checksum
+    from deltaic.kernels import _crc as crc
     from deltaic.kernels import _hashing as hashing
+    from deltaic.kernels import _ingest as ingest
     from deltaic.kernels import _ordinals as ordinals
     from deltaic.kernels import _records as records
+    from deltaic.kernels import _stream as stream
     from deltaic.kernels import _text as text
 
 
@@ -51,4 +54,19 @@ def __getattr__(name: str) -> ModuleType:
     return module
 
 
-__all__ = ["COMPILED", "NAMES", "PLAIN_ASKED", "access", "apply", "bits", "checksum", "hashing", "ordinals", "records", "text"]
+__all__ = [
+    "COMPILED",
+    "NAMES",
+    "PLAIN_ASKED",
+    "access",
+    "apply",
+    "bits",
+    "checksum",
+    "crc",
+    "hashing",
+    "ingest",
+    "ordinals",
+    "records",
+    "stream",
+    "text",
+]

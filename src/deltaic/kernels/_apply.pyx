@@ -107,7 +107,8 @@ def shift_fields(
 ):
     cdef int64_t i, k, run, begin, end, fields = offsets.shape[0], runs = events.shape[0] + 1
     cdef uint64_t record, change, mask, accumulator = 0, value
-    cdef int filled = 0, stride
+    cdef uint64_t pair_change, pair_mask = 0
+    cdef int filled = 0, stride, pair_stride = 0
     cdef int64_t bit = 0
     cdef uint8_t* place
     cdef const uint8_t* base
@@ -121,6 +122,9 @@ def shift_fields(
             # the field, so no carry leaves it.
             stride = <int>stride_bits
             mask = low_bits(stride)
+            if stride <= 28:
+                pair_stride = 2 * stride
+                pair_mask = low_bits(pair_stride)
             begin = 0
             for run in range(runs):
                 end = events[run] if run < runs - 1 else count
@@ -129,6 +133,21 @@ def shift_fields(
                 change = 0
                 for k in range(fields):
                     change += <uint64_t>shifts[k, run] << offsets[k]
+                if pair_stride:
+                    # Two records fit one load: half the loads, half the stores.
+                    pair_change = change + (change << stride)
+                    while end - begin >= 2:
+                        memcpy(&record, base + (bit >> 3), 8)
+                        record = ((record >> (bit & 7)) + pair_change) & pair_mask
+                        bit += pair_stride
+                        accumulator |= record << filled
+                        filled += pair_stride
+                        if filled >= 64:
+                            memcpy(place, &accumulator, 8)
+                            place += 8
+                            filled -= 64
+                            accumulator = 0 if filled == 0 else record >> (pair_stride - filled)
+                        begin += 2
                 for i in range(begin, end):
                     memcpy(&record, base + (bit >> 3), 8)
                     record = ((record >> (bit & 7)) + change) & mask

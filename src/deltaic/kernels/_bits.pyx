@@ -10,8 +10,12 @@ from deltaic.kernels._bits cimport low_bits, read_bits, write_bits
 cdef extern from *:
     """
     #define deltaic_swap64(x) __builtin_bswap64(x)
+    #define deltaic_lowest_bit(x) __builtin_ctzll(x)
+    #define deltaic_bit_count(x) __builtin_popcountll(x)
     """
     uint64_t deltaic_swap64(uint64_t) nogil
+    int deltaic_lowest_bit(uint64_t) nogil
+    int deltaic_bit_count(uint64_t) nogil
 
 
 def swap_words(const uint8_t[::1] source, uint8_t[::1] target):
@@ -259,3 +263,28 @@ def check_buckets(
     if any_key:
         return bad, best_key, best_value, start
     return bad, -1, -1, start
+
+
+def set_bits(uint64_t[::1] words, const int64_t[::1] ordinals):
+    cdef int64_t i
+    with nogil:
+        for i in range(ordinals.shape[0]):
+            words[ordinals[i] >> 6] |= <uint64_t>1 << (ordinals[i] & 63)
+
+
+def list_bits(const uint64_t[::1] words):
+    cdef int64_t i, n = words.shape[0], count = 0, place = 0
+    cdef uint64_t word
+    with nogil:
+        for i in range(n):
+            count += deltaic_bit_count(words[i])
+    out = np.empty(count, np.int64)
+    cdef int64_t[::1] ordinals = out
+    with nogil:
+        for i in range(n):
+            word = words[i]
+            while word:
+                ordinals[place] = i * 64 + deltaic_lowest_bit(word)
+                place += 1
+                word &= word - 1
+    return out

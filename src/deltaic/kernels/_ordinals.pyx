@@ -642,4 +642,4 @@ cdef int64_t _length_of(const int64_t* ends, const int64_t* order, int64_t start
 
 def _trimmed(words):
     used = np.flatnonzero(words)
-    return words[: int(used[-1]) + 1 if len(used) else 0].copy()
+    return words[: int(used.max()) + 1 if len(used) else 0].copy()

@@ -7,41 +7,55 @@ state, in two versions, at different ordinals. References are followed, circles 
 from deltaic.errors import InputError
 from deltaic.kernels.content import LIST, MAX_DEPTH, OBJECT, REFERENCE, Place, Reads, checked, members_of
 
+_Pair = tuple[Place, Place]
+_Assumed = tuple[set[tuple[int, int, int, int]], ...]
+
 
 def equal(one: Place, other: Place) -> bool:
     """True if two records have the same type and content, whatever their ordinals; all NaNs are equal."""
-    return _equal(one, other, set(), 0)
+    return _all_equal([(one, other)], (set(),))
 
 
-def _equal(one: Place, other: Place, assumed: set[tuple[int, int, int, int]], depth: int) -> bool:
-    reads, number, ordinal = one
-    others, other_number, other_ordinal = other
-    if reads is others and number == other_number and ordinal == other_ordinal:
-        return True
-    spec, other_spec = reads.types[number], others.types[other_number]
-    if spec.kind != other_spec.kind or spec.name != other_spec.name or spec.field_names != other_spec.field_names:
-        return False
-    if spec.field_codes != other_spec.field_codes:
-        return False
-    pair = (number, ordinal, other_number, other_ordinal)
-    if pair in assumed:
-        # A circle of references: equal unless something on it differs.
-        return True
-    if depth > 4 * MAX_DEPTH:
-        raise InputError(f"type {spec.name}, record {ordinal}: references nest too deep to compare", "TooDeep")
-    assumed.add(pair)
-    if spec.kind == OBJECT:
-        return all(_equal_field(one, other, position, assumed, depth) for position in range(len(spec.field_codes)))
-    if reads.size(number, ordinal) != others.size(other_number, other_ordinal):
-        return False
-    if spec.kind == LIST:
-        elements, other_elements = reads.elements(number, ordinal), others.elements(other_number, other_ordinal)
-        pairs = zip(elements, other_elements, strict=True)
-        return all(_equal_link(one, other, 0, mine, theirs, assumed, depth) for mine, theirs in pairs)
-    return _equal_bags(one, other, assumed, depth)
+def _all_equal(waiting: list[_Pair], assumed: _Assumed) -> bool:
+    """True if the records of each pair are equal. Long chains of references wait in a list, not on the stack.
+
+    `assumed` holds pairs that were met, one set for each set or map that is being compared further out.
+    """
+    while waiting:
+        one, other = waiting.pop()
+        reads, number, ordinal = one
+        others, other_number, other_ordinal = other
+        if reads is others and number == other_number and ordinal == other_ordinal:
+            continue
+        pair = (number, ordinal, other_number, other_ordinal)
+        if any(pair in layer for layer in assumed):
+            # Met before, or a circle of references: equal unless something else differs.
+            continue
+        assumed[-1].add(pair)
+        spec, other_spec = reads.types[number], others.types[other_number]
+        if (spec.kind, spec.name, spec.field_names, spec.field_codes) != (
+            other_spec.kind,
+            other_spec.name,
+            other_spec.field_names,
+            other_spec.field_codes,
+        ):
+            return False
+        if spec.kind == OBJECT:
+            if not all(_equal_field(one, other, position, waiting) for position in range(len(spec.field_codes))):
+                return False
+        elif reads.size(number, ordinal) != others.size(other_number, other_ordinal):
+            return False
+        elif spec.kind == LIST:
+            elements, other_elements = reads.elements(number, ordinal), others.elements(other_number, other_ordinal)
+            for mine, theirs in zip(elements, other_elements, strict=True):
+                if not _equal_link(one, other, 0, mine, theirs, waiting):
+                    return False
+        elif not _equal_bags(one, other, assumed):
+            return False
+    return True
 
 
-def _equal_field(one: Place, other: Place, position: int, assumed: set[tuple[int, int, int, int]], depth: int) -> bool:
+def _equal_field(one: Place, other: Place, position: int, waiting: list[_Pair]) -> bool:
     reads, number, ordinal = one
     others, other_number, other_ordinal = other
     if reads.types[number].field_codes[position] != REFERENCE:
@@ -50,38 +64,36 @@ def _equal_field(one: Place, other: Place, position: int, assumed: set[tuple[int
     other_target = others.pointer(other_number, other_ordinal, position)
     if target < 0 or other_target < 0:
         return target == other_target
-    return _equal_link(one, other, position, target, other_target, assumed, depth)
+    return _equal_link(one, other, position, target, other_target, waiting)
 
 
-def _equal_link(
-    one: Place,
-    other: Place,
-    position: int,
-    target: int,
-    other_target: int,
-    assumed: set[tuple[int, int, int, int]],
-    depth: int,
-) -> bool:
+def _equal_link(one: Place, other: Place, position: int, target: int, other_target: int, waiting: list[_Pair]) -> bool:
+    """False if two references differ for certain; otherwise what they lead to has to wait its turn."""
     link = one[0].types[one[1]].links[position]
     other_link = other[0].types[other[1]].links[position]
     if link < 0 or other_link < 0:
         return link == other_link and target == other_target
-    place, other_place = checked(one[0], link, target), checked(other[0], other_link, other_target)
-    return _equal(place, other_place, assumed, depth + 1)
+    waiting.append((checked(one[0], link, target), checked(other[0], other_link, other_target)))
+    return True
 
 
-def _equal_bags(one: Place, other: Place, assumed: set[tuple[int, int, int, int]], depth: int) -> bool:
+def _equal_bags(one: Place, other: Place, assumed: _Assumed) -> bool:
     """Sets and maps: the same elements, each as often, in whatever buckets."""
-    waiting: dict[int, list[tuple[int, ...]]] = {}
+    if len(assumed) > MAX_DEPTH:
+        raise InputError(f"type {one[0].types[one[1]].name}, record {one[2]}: sets nest too deep to compare", "TooDeep")
+    left: dict[int, list[tuple[int, ...]]] = {}
     for parts in members_of(other):
-        waiting.setdefault(_members_hash(other, parts), []).append(parts)
+        left.setdefault(_members_hash(other, parts), []).append(parts)
     for parts in members_of(one):
-        candidates = waiting.get(_members_hash(one, parts), [])
+        candidates = left.get(_members_hash(one, parts), [])
         for candidate in candidates:
+            waiting: list[_Pair] = []
             # A failed comparison must not leave its assumptions behind, or a later one could lean on them.
-            trial = set(assumed)
+            trial = (*assumed, set())
             pairs = enumerate(zip(parts, candidate, strict=True))
-            if all(_equal_link(one, other, place, mine, theirs, trial, depth) for place, (mine, theirs) in pairs):
+            certain = all(_equal_link(one, other, place, mine, theirs, waiting) for place, (mine, theirs) in pairs)
+            if certain and _all_equal(waiting, trial):
+                assumed[-1].update(trial[-1])
                 candidates.remove(candidate)
                 break
         else:

@@ -1,8 +1,8 @@
 """A delta applied to one type: new packed shards out of the old ones (hollow-blob.md, "deltas and reverse deltas").
 
-Ordinals do not move, so where widths stay the same, records are copied as they lie and only those that a delta added, or
-whose removal by an earlier delta is due, are touched: the *events*. Runs of a side array between two events move as one.
-A shard without events is shared with the old state.
+Ordinals do not move, so where widths stay the same, records are copied as they lie and only those that a delta added,
+or whose removal by an earlier delta is due, are touched: the *events*. Runs of a side array between two events move
+as one. A shard without events is shared with the old state.
 """
 
 from dataclasses import dataclass, replace
@@ -126,7 +126,8 @@ def _among(ordinals: Ordinals, others: Ordinals) -> NDArray[np.bool_]:
     if not len(others):
         return np.zeros(len(ordinals), np.bool_)
     places = np.minimum(np.searchsorted(others, ordinals), len(others) - 1)
-    return others[places] == ordinals
+    found: NDArray[np.bool_] = others[places] == ordinals
+    return found
 
 
 def _matched(change: Packed, like: Packed) -> Packed:
@@ -204,9 +205,7 @@ def _copy_kept(before: Packed, after: Packed, events: _Events, plans: "list[_Sid
         bits.store(after.records, new.offset, after.stride, new.width, values)
 
 
-def _moved_ends(
-    values: NDArray[np.uint64], old: PackedField, new: PackedField, shift: Ordinals
-) -> NDArray[np.uint64]:
+def _moved_ends(values: NDArray[np.uint64], old: PackedField, new: PackedField, shift: Ordinals) -> NDArray[np.uint64]:
     ends = (values & np.uint64((1 << old.value_bits) - 1)) + shift.astype(np.uint64)
     ends &= np.uint64((1 << new.value_bits) - 1)
     if old.null is Null.TOP_BIT:
@@ -231,7 +230,7 @@ def _write_added(change: Packed, after: Packed, events: _Events, plans: "list[_S
         if plan is not None:
             continue
         if theirs.width < 0:
-            values = np.full(len(events.added), ours.null_value(ours.width), np.uint64)
+            values = np.full(len(events.added), (1 << ours.width) - 1, np.uint64)
         else:
             values = convert(change.column(theirs), theirs, ours.width)
         bits.scatter(after.records, after.stride, ours.offset, ours.width, events.added, values)
@@ -282,9 +281,7 @@ class _SidePlan:
             bits.scatter(after.records, after.stride, field.offset, field.width, tail, ends.astype(np.uint64))
 
 
-def _plan_side(
-    before: Packed, field: PackedField, change: Packed, theirs: PackedField, events: _Events
-) -> _SidePlan:
+def _plan_side(before: Packed, field: PackedField, change: Packed, theirs: PackedField, events: _Events) -> _SidePlan:
     assert field.side is not None and theirs.side is not None
     clipped = replace(before, slots=events.kept)
     old_total = clipped.total(field)

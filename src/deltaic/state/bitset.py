@@ -10,6 +10,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from deltaic.kernels import bits
+
 Words = NDArray[np.uint64]
 
 
@@ -17,8 +19,10 @@ class OrdinalSet:
     """An immutable set of ordinals."""
 
     def __init__(self, words: Words) -> None:
-        used = np.flatnonzero(words)
-        self.words: Words = np.ascontiguousarray(words[: int(used[-1]) + 1 if len(used) else 0])
+        if len(words) and not words[-1]:
+            used = np.flatnonzero(words)
+            words = words[: int(used[-1]) + 1 if len(used) else 0]
+        self.words: Words = np.ascontiguousarray(words)
         """The bits, without empty words at the end. Not to be changed."""
 
     @classmethod
@@ -31,13 +35,8 @@ class OrdinalSet:
         """The set of these ordinals, in any order."""
         if not len(ordinals):
             return cls(np.zeros(0, np.uint64))
-        if (ordinals[1:] < ordinals[:-1]).any():
-            ordinals = np.sort(ordinals)
-        places = ordinals >> 6
-        words = np.zeros(int(places[-1]) + 1, np.uint64)
-        starts = np.flatnonzero(np.concatenate([np.ones(1, np.bool_), places[1:] != places[:-1]]))
-        bits = np.uint64(1) << (ordinals & 63).astype(np.uint64)
-        words[places[starts]] = np.bitwise_or.reduceat(bits, starts)
+        words = np.zeros((int(ordinals.max()) >> 6) + 1, np.uint64)
+        bits.set_bits(words, ordinals)
         return cls(words)
 
     @classmethod
@@ -51,18 +50,13 @@ class OrdinalSet:
 
     def ordinals(self) -> NDArray[np.int64]:
         """The ordinals, rising."""
-        used = np.flatnonzero(self.words)
-        if len(used) * 4 > len(self.words):
-            return np.flatnonzero(np.unpackbits(self.words.view(np.uint8), bitorder="little").view(np.bool_))
-        # Few words hold all of a sparse set: only these are spread out.
-        found = np.flatnonzero(np.unpackbits(self.words[used].view(np.uint8), bitorder="little").view(np.bool_))
-        return used[found >> 6] * 64 + (found & 63)
+        return bits.list_bits(self.words)
 
     def flags(self, count: int) -> NDArray[np.bool_]:
         """One truth value for each of the ordinals 0 to `count` - 1."""
         flags = np.zeros(count, np.bool_)
-        bits = np.unpackbits(self.words.view(np.uint8), bitorder="little").view(np.bool_)
-        flags[: len(bits)] = bits[:count]
+        spread = np.unpackbits(self.words.view(np.uint8), bitorder="little").view(np.bool_)
+        flags[: len(spread)] = spread[:count]
         return flags
 
     @cached_property

@@ -5,12 +5,16 @@ filled buckets as they say and at least one empty one. References into types tha
 unresolved. hollow-blob.md, "decisions", point 4.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from deltaic.errors import DecodeError
 from deltaic.kernels import bits
-from deltaic.schema.types import FieldType, ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
+from deltaic.schema.types import FieldType, ListSchema, MapSchema, ObjectSchema, SetSchema
+from deltaic.state.bitset import OrdinalSet
 from deltaic.wire.section import TypeSection
 from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard, Shard
 
@@ -22,6 +26,8 @@ class Reach:
     source: str
     referenced: str
     ordinal: int
+    of_populated: Callable[[], int] | None = None
+    """The same for populated records alone: holes are zero bits, which look like a reference to ordinal 0."""
 
 
 def check_section(section: TypeSection, at: str) -> list[Reach]:
@@ -29,7 +35,7 @@ def check_section(section: TypeSection, at: str) -> list[Reach]:
     reaches: list[Reach] = []
     for number, shard in enumerate(section.shards):
         where = f"{at}: type {section.schema.name}, shard {number}"
-        reaches += _check_shard(section.schema, shard.body, where)
+        reaches += _check_shard(section, number, shard.body, where)
     if section.populated is not None and len(section.populated):
         count = len(section.populated)
         last = count * 64 - 1
@@ -42,10 +48,13 @@ def check_references(reaches: Iterable[Reach], max_ordinals: Mapping[str, int], 
     """Refuse references past the last ordinal of their type. Types that are not there are passed over."""
     for reach in reaches:
         limit = max_ordinals.get(reach.referenced)
-        if limit is not None and reach.ordinal > limit:
+        if limit is None or reach.ordinal <= limit:
+            continue
+        ordinal = reach.ordinal if reach.of_populated is None else reach.of_populated()
+        if ordinal > limit:
             raise DecodeError(
                 "BadReference",
-                f"{reach.source} refers to ordinal {reach.ordinal:,} of {reach.referenced}, whose last is {limit:,}",
+                f"{reach.source} refers to ordinal {ordinal:,} of {reach.referenced}, whose last is {limit:,}",
                 at,
             )
 
@@ -65,10 +74,11 @@ def _check_populated(section: TypeSection, at: str) -> None:
         )
 
 
-def _check_shard(schema: Schema, shard: Shard, where: str) -> list[Reach]:
+def _check_shard(section: TypeSection, number: int, shard: Shard, where: str) -> list[Reach]:
+    schema = section.schema
     match schema, shard:
         case ObjectSchema(), ObjectShard():
-            return _check_object(schema, shard, where)
+            return _check_object(section, schema, number, shard, where)
         case ListSchema(), ListShard():
             count = shard.max_ordinal + 1
             width = shard.bits_per_pointer
@@ -86,7 +96,9 @@ def _check_shard(schema: Schema, shard: Shard, where: str) -> list[Reach]:
             raise AssertionError("a section's body is of its schema's kind")
 
 
-def _check_object(schema: ObjectSchema, shard: ObjectShard, where: str) -> list[Reach]:
+def _check_object(
+    section: TypeSection, schema: ObjectSchema, number: int, shard: ObjectShard, where: str
+) -> list[Reach]:
     count = shard.max_ordinal + 1
     reaches = []
     for field, offset, width, data in zip(schema.fields, shard.offsets, shard.widths, shard.variable, strict=True):
@@ -95,8 +107,22 @@ def _check_object(schema: ObjectSchema, shard: ObjectShard, where: str) -> list[
             _check_rising(fall, len(data), f"{where}, field {field.name}")
         elif field.type is FieldType.REFERENCE:
             largest = bits.largest(shard.records, offset, shard.bits_per_record, width, count, True)
-            reaches.append(Reach(f"{schema.name}.{field.name}", field.referenced or "", largest))
+            of_populated = None
+            if section.populated is not None:
+                of_populated = partial(_largest_of_populated, section, number, shard, offset, width)
+            reaches.append(Reach(f"{schema.name}.{field.name}", field.referenced or "", largest, of_populated))
     return reaches
+
+
+def _largest_of_populated(section: TypeSection, number: int, shard: ObjectShard, offset: int, width: int) -> int:
+    assert section.populated is not None
+    ordinals = OrdinalSet(section.populated).ordinals()
+    count = len(section.shards)
+    rows = ordinals[ordinals & (count - 1) == number] >> (count.bit_length() - 1)
+    values = bits.gather(shard.records, shard.bits_per_record, offset, width, rows)
+    # Adding one (modulo the width) turns null into 0.
+    found = (values + np.uint64(1)) & np.uint64((1 << width) - 1)
+    return int(found.max(initial=0)) - 1
 
 
 def _check_rising(fall: tuple[int, int], capacity: int, where: str) -> None:

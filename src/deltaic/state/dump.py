@@ -1,8 +1,8 @@
 """A state as plain values: every record of every type, nothing interpreted.
 
 This is the *State JSON* that recorded cases are compared with: FLOAT and DOUBLE are raw bits in hex, BYTES are hex,
-references are ordinals, sets and maps are their hash tables bucket by bucket. It reads the packed bits itself and shares
-nothing with record views, so that one can check the other.
+references are ordinals, sets and maps are their hash tables bucket by bucket. It reads the packed bits itself and
+shares nothing with record views, so that one can check the other.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from deltaic.kernels import bits, text
 from deltaic.schema.printing import print_schema
 from deltaic.schema.types import Field, FieldType, ObjectSchema
 from deltaic.state.bitset import OrdinalSet
-from deltaic.state.packed import DOUBLE_NULL, FLOAT_NULL
+from deltaic.state.packed import DOUBLE_NULLS, FLOAT_NULLS
 from deltaic.state.read import ReadState
 from deltaic.state.type_data import TypeData
 from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard, Shard
@@ -68,14 +68,14 @@ def _dump_shard(data: TypeData, shard: Shard, rows: NDArray[np.int64]) -> list[V
     match shard:
         case ObjectShard():
             assert isinstance(data.schema, ObjectSchema)
-            columns = [
-                _dump_column(shard, position, field, rows) for position, field in enumerate(data.schema.fields)
-            ]
+            columns = [_dump_column(shard, position, field, rows) for position, field in enumerate(data.schema.fields)]
             return [list(values) for values in zip(*columns, strict=True)] if columns else [[] for _ in rows]
         case ListShard():
             width = shard.bits_per_element
             runs = _runs(shard.pointers, shard.bits_per_pointer, shard.bits_per_pointer, rows)
-            return [bits.decode(shard.elements, start * width, width, width, end - start).tolist() for start, end in runs]
+            return [
+                bits.decode(shard.elements, start * width, width, width, end - start).tolist() for start, end in runs
+            ]
         case SetShard():
             return [_dump_set(shard, *run) for run in _sized_runs(shard, rows)]
         case MapShard():
@@ -124,9 +124,9 @@ def _dump_column(shard: ObjectShard, position: int, field: Field, rows: NDArray[
     ones = (1 << width) - 1
     match field.type:
         case FieldType.FLOAT:
-            return [None if value == FLOAT_NULL else f"{value:08x}" for value in raw.tolist()]
+            return [None if value in FLOAT_NULLS else f"{value:08x}" for value in raw.tolist()]
         case FieldType.DOUBLE:
-            return [None if value == DOUBLE_NULL else f"{value:016x}" for value in raw.tolist()]
+            return [None if value in DOUBLE_NULLS else f"{value:016x}" for value in raw.tolist()]
         case FieldType.BOOLEAN:
             return [None if value == ones else value == 1 for value in raw.tolist()]
         case FieldType.REFERENCE:
@@ -145,7 +145,9 @@ def _dump_variable(
 ) -> list[Value]:
     width, offset = shard.widths[position], shard.offsets[position]
     ends = (raw & np.uint64((1 << (width - 1)) - 1)).astype(np.int64)
-    starts = bits.gather(shard.records, shard.bits_per_record, offset, width - 1, np.maximum(rows - 1, 0)).astype(np.int64)
+    starts = bits.gather(shard.records, shard.bits_per_record, offset, width - 1, np.maximum(rows - 1, 0)).astype(
+        np.int64
+    )
     starts[rows == 0] = 0
     nulls = (raw >> np.uint64(width - 1) != 0).tolist()
     if field.type is FieldType.STRING:

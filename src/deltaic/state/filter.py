@@ -1,8 +1,8 @@
 """Type and field filters: read only what is wanted of a dataset.
 
-A pattern is a type, `Actor`; a field, `Movie.id`; or a field with everything below it, `Movie.title.**` (`Movie.**` is a
-type with everything below it). `Filter.only` keeps what its patterns name, `Filter.without` drops it. A field of a type
-that is kept may refer to a type that is not: it then reads as a bare reference.
+A pattern is a type, `Actor`; a field, `Movie.id`; or a field with everything below it, `Movie.title.**` (`Movie.**`
+is a type with everything below it). `Filter.only` keeps what its patterns name, `Filter.without` drops it. A field of
+a type that is kept may refer to a type that is not: it then reads as a bare reference.
 """
 
 from collections.abc import Iterable

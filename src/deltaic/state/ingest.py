@@ -4,11 +4,11 @@
     ingest_objects(state, "Movie", movies, model=model)   objects of the model's classes
     ingest_dicts(state, "Movie", rows, model=model)       dicts, as JSON has them
 
-All give the ordinals of the rows, and all give the same ordinals as adding record by record, depth first, as Java's object
-mapper does: for each row, for each field in schema order, first what it refers to, then the record itself.
+All give the ordinals of the rows, and all give the same ordinals as adding record by record, depth first, as Java's
+object mapper does: for each row, for each field in schema order, first what it refers to, then the record itself.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from deltaic.schema.model import Model
 from deltaic.state.ingest_arrow import ArrowPlan, ArrowRows
 from deltaic.state.ingest_columns import Column, read_batches
 from deltaic.state.ingest_number import number_canonical, number_chunk
+from deltaic.state.ingest_objects import ObjectRows, batched, refers_to_itself
 from deltaic.state.ingest_plan import Place, Plan, Planner
+from deltaic.state.ingest_records import number_records
 from deltaic.state.ingest_rows import Rows
 from deltaic.state.write import WriteState
 
@@ -27,8 +29,11 @@ Ordinals = NDArray[np.int32]
 Progress = Callable[[int], None]
 """Called after every chunk with the number of rows done."""
 
-CHUNK_RECORDS = 1 << 17
+CHUNK_RECORDS = 1 << 18
 """Records of all types that a chunk has, about: their columns stay in the processor's caches."""
+
+CHUNK_ROWS = 1 << 12
+"""Objects or dicts that are turned into columns at a time."""
 
 _FIRST_CHUNK_ROWS = 1 << 12
 
@@ -57,18 +62,126 @@ def ingest_arrow(
     Raises:
         InputError: a value that cannot be kept, with column, row and value. Records before it were added.
     """
-    planner = _planner(state, model)
-    schema, batches = read_batches(data)
-    builder = ArrowPlan(planner, ignore_unknown)
-    root = builder.root(root_type, schema)
-    plan = Plan.of(root)
-    maker = ArrowRows(builder.children)
-    return _run(state, plan, _arrow_chunks(root, maker, batches, chunk_records), progress)
+    maker, root = _arrow_root(state, root_type, read := read_batches(data), model, ignore_unknown)
+    return _run(state, root, _arrow_chunks(root, maker, read[1], chunk_records), progress)
+
+
+def ingest_objects(
+    state: WriteState,
+    root_type: str,
+    objects: Iterable[Any],
+    *,
+    model: Model | None = None,
+    progress: Progress | None = None,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Ordinals:
+    """Add objects of the model's classes (dataclass, attrs, pydantic, msgspec, any with attributes); gives their
+    ordinals.
+
+    Args:
+        state: where the records go.
+        root_type: the OBJECT type that an object is.
+        objects: the objects; what they refer to is read by attribute too.
+        model: what the fields stand for; a model made of classes also checks the classes of the objects.
+        progress: told the number of objects done, after every chunk.
+        chunk_rows: how many objects are turned into columns at a time.
+
+    Raises:
+        InputError: a value that cannot be kept, with column, row and value. Records before it were added.
+    """
+    maker = ObjectRows(_planner(state, model), {} if model is None else model.classes)
+    return _run_objects(state, root_type, maker, objects, progress, chunk_rows)
+
+
+def ingest_dicts(
+    state: WriteState,
+    root_type: str,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    model: Model | None = None,
+    ignore_unknown: bool = False,
+    progress: Progress | None = None,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Ordinals:
+    """Add dicts, guided by the schema, as JSON gives them; gives their ordinals.
+
+    Missing keys are null. Dates, times, decimals and bytes (base64) may be texts. A map is an object, or a list of
+    pairs or of `{"key": …, "value": …}`.
+
+    Args:
+        state: where the records go.
+        root_type: the OBJECT type that a dict is.
+        rows: the dicts.
+        model: what the fields stand for beyond Hollow's types.
+        ignore_unknown: leave keys out that a type has no field for, instead of refusing them.
+        progress: told the number of rows done, after every chunk.
+        chunk_rows: how many rows are turned into columns at a time.
+
+    Raises:
+        InputError: a value that cannot be kept, with column, row and value. Records before it were added.
+    """
+    maker = ObjectRows(_planner(state, model), as_json=True, ignore_unknown=ignore_unknown)
+    return _run_objects(state, root_type, maker, rows, progress, chunk_rows)
+
+
+class CanonicalIngest:
+    """Collects all records of a cycle from several sources, then numbers them in canonical order.
+
+    Canonical order needs every record of a type at once, so that one call of `ingest_arrow` and its like is a whole
+    cycle. With more than one root type, or several tables, add them here and `finish`.
+    """
+
+    def __init__(self, state: WriteState, model: Model | None = None) -> None:
+        if state.order != "canonical":
+            raise InputError("the write state numbers records as they are given, not in canonical order", "Order")
+        self._state, self._model = state, model
+        self._sources: list[list[Rows]] = []
+
+    def add_arrow(self, root_type: str, data: Any, *, ignore_unknown: bool = False) -> None:
+        """Add the rows of an Arrow table; see `ingest_arrow`."""
+        maker, root = _arrow_root(self._state, root_type, read := read_batches(data), self._model, ignore_unknown)
+        if Plan.of(root) is None:
+            raise InputError(f"type {root_type} refers to itself: it has no canonical order", "Recursive")
+        self._sources.append(list(_arrow_chunks(root, maker, read[1], CHUNK_RECORDS)))
+
+    def add_objects(self, root_type: str, objects: Iterable[Any]) -> None:
+        """Add objects; see `ingest_objects`."""
+        maker = ObjectRows(_planner(self._state, self._model), {} if self._model is None else self._model.classes)
+        self._add(maker, root_type, objects)
+
+    def add_dicts(self, root_type: str, rows: Iterable[Mapping[str, Any]], *, ignore_unknown: bool = False) -> None:
+        """Add dicts; see `ingest_dicts`."""
+        maker = ObjectRows(_planner(self._state, self._model), as_json=True, ignore_unknown=ignore_unknown)
+        self._add(maker, root_type, rows)
+
+    def finish(self) -> list[Ordinals]:
+        """Number all records; gives the ordinals of the rows of every source, in the order in which they were added."""
+        sources, self._sources = self._sources, []
+        number_canonical(self._state, [rows for source in sources for rows in source])
+        return [_joined([rows.ordinals for rows in source]) for source in sources]
+
+    def _add(self, maker: ObjectRows, root_type: str, items: Iterable[Any]) -> None:
+        if refers_to_itself(self._state.schemas, root_type):
+            raise InputError(f"type {root_type} refers to itself: it has no canonical order", "Recursive")
+        root = maker.root_place(root_type, whole=True)
+        self._sources.append(list(_object_chunks(root, maker, items, CHUNK_ROWS)))
+
+
+def _arrow_root(
+    state: WriteState,
+    root_type: str,
+    read: tuple[Any, Iterator[Column]],
+    model: Model | None,
+    ignore_unknown: bool,
+) -> tuple[ArrowRows, Place]:
+    builder = ArrowPlan(_planner(state, model), ignore_unknown)
+    root = builder.root(root_type, read[0])
+    return ArrowRows(builder.children), root
 
 
 def _arrow_chunks(root: Place, maker: ArrowRows, batches: Iterator[Column], chunk_records: int) -> Iterator[Rows]:
     first_row = 0
-    size = min(_FIRST_CHUNK_ROWS, chunk_records)
+    size = max(1, min(_FIRST_CHUNK_ROWS, chunk_records))
     for batch in batches:
         start = 0
         while start < batch.length:
@@ -78,26 +191,54 @@ def _arrow_chunks(root: Place, maker: ArrowRows, batches: Iterator[Column], chun
             yield rows
             first_row += rows.count
             start = part.stop
-            size = max(1, chunk_records * rows.count // max(held, 1))
+            size = max(1, chunk_records * rows.count // held)
 
 
-def _run(state: WriteState, plan: Plan, chunks: Iterator[Rows], progress: Progress | None) -> Ordinals:
-    found: list[Ordinals] = []
-    done = 0
-    if state.order == "canonical":
+def _object_chunks(root: Place, maker: ObjectRows, items: Iterable[Any], chunk_rows: int) -> Iterator[Rows]:
+    first_row = 0
+    for batch in batched(items, chunk_rows):
+        yield maker.root(root, batch, first_row)
+        first_row += len(batch)
+
+
+def _run_objects(
+    state: WriteState,
+    root_type: str,
+    maker: ObjectRows,
+    items: Iterable[Any],
+    progress: Progress | None,
+    chunk_rows: int,
+) -> Ordinals:
+    recursive = refers_to_itself(state.schemas, root_type)
+    root = maker.root_place(root_type, whole=not recursive)
+    return _run(state, root, _object_chunks(root, maker, items, chunk_rows), progress, recursive=recursive)
+
+
+def _run(
+    state: WriteState, root: Place, chunks: Iterator[Rows], progress: Progress | None, *, recursive: bool = False
+) -> Ordinals:
+    plan = None if recursive else Plan.of(root)
+    if plan is not None and state.order == "canonical":
         roots = list(chunks)
         number_canonical(state, roots)
-        found = [rows.ordinals for rows in roots]
-        done = sum(map(len, found))
+        if progress is not None:
+            progress(sum(rows.count for rows in roots))
+        return _joined([rows.ordinals for rows in roots])
+    found: list[Ordinals] = []
+    done = 0
+    for rows in chunks:
+        if plan is None:
+            number_records(state, rows)
+        else:
+            number_chunk(state, plan, rows)
+        found.append(rows.ordinals)
+        done += rows.count
         if progress is not None:
             progress(done)
-    else:
-        for rows in chunks:
-            number_chunk(state, plan, rows)
-            found.append(rows.ordinals)
-            done += rows.count
-            if progress is not None:
-                progress(done)
+    return _joined(found)
+
+
+def _joined(found: list[Ordinals]) -> Ordinals:
     return np.concatenate(found) if found else np.zeros(0, np.int32)
 
 

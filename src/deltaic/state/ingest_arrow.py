@@ -1,8 +1,9 @@
 """Records from Arrow: a plan by the Arrow schema, then the rows of a chunk, column by column.
 
-Columns meet fields by name, at every level. A field without a column is null; a column without a field is refused, or ignored if
-asked. A null struct, list or text is a null reference; inside collections, where Hollow has no nulls, a null scalar is a boxed
-record without a value, a null of `NullableX` is a wrapper without a value, and any other null is refused.
+Columns meet fields by name, at every level. A field without a column is null; a column without a field is refused, or
+ignored if asked. A null struct, list or text is a null reference; inside collections, where Hollow has no nulls, a
+null scalar is a boxed record without a value, a null of `NullableX` is a wrapper without a value, and any other null
+is refused.
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +37,9 @@ class ArrowPlan:
         """The places of rows of a type, from the Arrow schema of the rows."""
         place = self.planner.place(root_type, "")
         if not isinstance(place.schema, ObjectSchema):
-            raise InputError(f"type {root_type} is a {place.schema.kind}: rows are records of an OBJECT type", "WrongType")
+            raise InputError(
+                f"type {root_type} is a {place.schema.kind}: rows are records of an OBJECT type", "WrongType"
+            )
         self._struct(place, schema, 0)
         return place
 
@@ -63,7 +66,9 @@ class ArrowPlan:
             note = self.planner.note(place.type_name, found.name)
             if position < 0:
                 if note is not None and not note.nullable:
-                    raise InputError(f"column {path!r} is missing, and type {place.type_name} has no nulls there", "Null")
+                    raise InputError(
+                        f"column {path!r} is missing, and type {place.type_name} has no nulls there", "Null"
+                    )
                 slots.append(Slot(found))
             elif found.type is FieldType.REFERENCE:
                 child = schema.child(position)
@@ -145,7 +150,7 @@ class ArrowRows:
         valid = batch.valid(part)
         if valid is not None:
             raise InputError(f"row {first_row + int(np.argmin(valid))} is null", "Null")
-        rows = Rows(place, part_length(part), first_row=first_row)
+        rows = Rows(place, part_length(part), source=batch, first_row=first_row)
         self._fill(rows, batch, part)
         return rows
 
@@ -158,7 +163,8 @@ class ArrowRows:
             for slot, position in zip(place.slots, self.children[place.number], strict=True):
                 self._slot(rows, slot, None if position < 0 else column.children[position], inside)
             return
-        if isinstance(place.schema, ObjectSchema):
+        if isinstance(place.schema, ObjectSchema) or column.format == "n":
+            # A column of nulls only: there is no record here.
             rows.columns, rows.links = [None] * len(place.slots), [None] * len(place.slots)
             return
         rows.offsets, inside = column.list_part(part)
@@ -257,7 +263,9 @@ def _scalars(
 
 def _unfit(place: Place, format: str) -> InputError:
     schema = place.schema
-    return InputError(f"column {place.path!r} is Arrow {format!r}: type {schema.name} is a {schema.kind}", "TypeConflict")
+    return InputError(
+        f"column {place.path!r} is Arrow {format!r}: type {schema.name} is a {schema.kind}", "TypeConflict"
+    )
 
 
 def _column(place: Place, name: str) -> str:

@@ -1,8 +1,8 @@
 """Arrow arrays as ingest reads them: any part of a column, as numpy arrays, without copying where it can be.
 
-A *part* is a slice, or the positions of some values in an array of int64. Nested columns give the part of their child that
-belongs to a part of them, so that a chunk of rows is read without touching the rest. Dictionaries, runs and views are
-followed: what comes out is values, texts, structs, lists and maps.
+A *part* is a slice, or the positions of some values in an array of int64. Nested columns give the part of their child
+that belongs to a part of them, so that a chunk of rows is read without touching the rest. Dictionaries, runs and
+views are followed: what comes out is values, texts, structs, lists and maps.
 """
 
 from collections.abc import Iterator
@@ -59,9 +59,20 @@ def shift(part: Part, by: int) -> Part:
 
 
 class Column:
-    """One Arrow array of a record batch."""
+    """One Arrow array of a record batch. The batch's own column keeps the memory of all; its children do not."""
 
-    __slots__ = ("_buffers", "_offset", "_text", "_view", "children", "dictionary", "format", "length", "name", "schema")
+    __slots__ = (
+        "_buffers",
+        "_offset",
+        "_text",
+        "_view",
+        "children",
+        "dictionary",
+        "format",
+        "length",
+        "name",
+        "schema",
+    )
 
     def __init__(self, schema: Any, view: Any) -> None:
         self.schema, self.name, self.format = schema, schema.name or "", schema.format
@@ -71,9 +82,7 @@ class Column:
         self._buffers: list[NDArray[np.uint8]] = [np.frombuffer(buffer, np.uint8) for buffer in view.buffers]
         self._text: Ranges | None = None
         self.dictionary = None if schema.dictionary is None else Column(schema.dictionary, view.dictionary)
-        self.children = tuple(
-            Column(child, view.child(position)) for position, child in enumerate(schema.children)
-        )
+        self.children = tuple(Column(child, view.child(position)) for position, child in enumerate(schema.children))
 
     def logical(self) -> LogicalType:
         """The logical type of a flat column."""
@@ -82,10 +91,10 @@ class Column:
     def valid(self, part: Part) -> Mask | None:
         """Which values are not null; None if all are."""
         if self.format == "n":
-            return np.zeros(part_length(part), np.bool_)
+            count = part_length(part)
+            return np.zeros(count, np.bool_) if count else None
         if self.format == "+r":
-            runs, values = self.children
-            return values.valid(self._runs(part))
+            return self.children[1].valid(self._runs(part))
         own = self._own_valid(part)
         if self.dictionary is None:
             return own
@@ -181,7 +190,7 @@ class Column:
         return np.searchsorted(ends, part_positions(shift(part, self._offset)), "right").astype(np.int64)
 
     def _offsets(self, dtype: type) -> NDArray[Any]:
-        offsets = self._buffers[1].view(dtype)
+        offsets: NDArray[Any] = self._buffers[1].view(dtype)
         # An array without values may come without its one offset.
         return offsets if len(offsets) else np.zeros(1, dtype)
 
@@ -218,7 +227,7 @@ class Column:
 
 
 def read_batches(data: Any) -> tuple[Any, Iterator[Column]]:
-    """The Arrow schema of anything with `__arrow_c_stream__` or `__arrow_c_array__`, and its batches as struct columns."""
+    """The Arrow schema of anything with `__arrow_c_stream__` or `__arrow_c_array__`, and its batches as structs."""
     import nanoarrow
 
     if not hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__arrow_c_array__"):

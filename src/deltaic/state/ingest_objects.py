@@ -1,7 +1,7 @@
 """Records from Python objects and from dicts: a list of values per field, then the same columns as from Arrow.
 
-Objects are read by attribute, dicts by key. Boxed types and enums are given as their plain value (`"Solaris"`, `Genre.DRAMA`), lists
-as any iterable, maps as mappings or as pairs. None is null, as a missing key is.
+Objects are read by attribute, dicts by key. Boxed types and enums are given as their plain value (`"Solaris"`,
+`Genre.DRAMA`), lists as any iterable, maps as mappings or as pairs. None is null, as a missing key is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,7 +54,9 @@ class ObjectRows:
         """The place of rows of a type; with all places below it, or with those that chunks turn out to need."""
         place = self._place(root_type, "", None)
         if not isinstance(place.schema, ObjectSchema):
-            raise InputError(f"type {root_type} is a {place.schema.kind}: rows are records of an OBJECT type", "WrongType")
+            raise InputError(
+                f"type {root_type} is a {place.schema.kind}: rows are records of an OBJECT type", "WrongType"
+            )
         if whole:
             self._grow(place)
         return place
@@ -190,7 +192,9 @@ class ObjectRows:
         for index, item in enumerate(items):
             if isinstance(item, str | bytes) or not isinstance(item, Iterable) or is_map < isinstance(item, Mapping):
                 what = "mapping" if is_map else "list"
-                raise rows.refused(index, place.path, f"a {type(item).__name__} where a {what} is expected", "WrongType")
+                raise rows.refused(
+                    index, place.path, f"a {type(item).__name__} where a {what} is expected", "WrongType"
+                )
             listed.append(list(item.items() if isinstance(item, Mapping) else item))
         rows.offsets = np.zeros(len(items) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, listed), np.int64, len(listed)), out=rows.offsets[1:])
@@ -225,7 +229,11 @@ class ObjectRows:
     def _json_keys(self, place: Place, keys: list[Any]) -> list[Any]:
         # JSON has only texts as keys of objects.
         key_place = self._inner_places(place)[0]
-        if self.as_json and key_place.boxed is not None and key_place.boxed.field_type in (FieldType.INT, FieldType.LONG):
+        if (
+            self.as_json
+            and key_place.boxed is not None
+            and key_place.boxed.field_type in (FieldType.INT, FieldType.LONG)
+        ):
             return [int(key) if isinstance(key, str) and key.lstrip("-").isdecimal() else key for key in keys]
         return keys
 
@@ -243,7 +251,7 @@ class ObjectRows:
         return [getattr(item, only) if isinstance(item, wanted) else item for item in items]
 
 
-def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     """Items in lists of a size."""
     batch: list[Any] = []
     for item in items:

@@ -1,8 +1,9 @@
 """Depth-first order by column: which record of a type comes first when they come from several places of a row.
 
-Java's object mapper adds, for every row in order, for every field in order, first what the field refers to, then the record
-itself. Ordinals are per type, so only the order inside one type matters; a type with one place keeps its own order. For
-several places the instances below each parent are counted, and laid one branch behind the other, parent by parent.
+Java's object mapper adds, for every row in order, for every field in order, first what the field refers to, then the
+record itself. Ordinals are per type, so only the order inside one type matters; a type with one place keeps its own
+order. For several places the instances below each parent are counted, and laid one branch behind the other, parent by
+parent.
 """
 
 from dataclasses import dataclass, field
@@ -84,7 +85,8 @@ def _at_parents(valid: NDArray[np.bool_] | None, sequence: _Sequence) -> _Sequen
 def _interleaved(branches: list[_Sequence]) -> _Sequence:
     if len(branches) == 1:
         return branches[0]
-    offsets = np.sum([branch.offsets for branch in branches], axis=0, dtype=np.int64)
+    offsets = branches[0].offsets.copy()
+    for branch in branches[1:]:
+        offsets += branch.offsets
     records = ingest.interleave([branch.offsets for branch in branches], [branch.records for branch in branches])
     return _Sequence(offsets, records)
-

@@ -1,14 +1,14 @@
 """Which column feeds which type: a tree of places in a row from which records come.
 
-A row of `Movie {title: String, cast: ListOfActor}` has the places `Movie`, `title` (String), `cast` (ListOfActor), `cast[]`
-(Actor), `cast[].name` (String). Records come from a place by column; a type may have several places.
+A row of `Movie {title: String, cast: ListOfActor}` has the places `Movie`, `title` (String), `cast` (ListOfActor),
+`cast[]` (Actor), `cast[].name` (String). Records come from a place by column; a type may have several places.
 The tree follows the schemas, and ends where the input has no column: such fields are null.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from deltaic.errors import InputError, SchemaError
+from deltaic.errors import InputError
 from deltaic.schema.logical import LogicalType, natural
 from deltaic.schema.mapping import Logical
 from deltaic.schema.schemas import SchemaSet
@@ -71,8 +71,8 @@ class Plan:
     """Each type with its places, a type after all the types that its records refer to."""
 
     @classmethod
-    def of(cls, root: Place) -> "Plan":
-        """The plan of a tree of places. Types that refer to themselves have none."""
+    def of(cls, root: Place) -> "Plan | None":
+        """The plan of a tree of places; None if a type refers to itself, and so cannot wait for what is below it."""
         places: dict[str, list[Place]] = {}
         needs: dict[str, set[str]] = {}
         for place in root.walk():
@@ -82,7 +82,7 @@ class Plan:
         while len(done) < len(places):
             ready = [name for name in places if name not in done and needs[name] <= done.keys()]
             if not ready:
-                raise SchemaError(f"type {root.type_name} refers to itself")
+                return None
             done.update(dict.fromkeys(ready))
         return cls(root, tuple((name, tuple(places[name])) for name in done))
 

@@ -1,7 +1,7 @@
 """Columns from lists of Python values: checked, and in Hollow's form.
 
-A value must be of the kind that its field holds: no truth values as numbers, no numbers as texts. With `as_json` what JSON can
-only say as text is read from text: dates, times, decimals (also from numbers) and bytes (base64).
+A value must be of the kind that its field holds: no truth values as numbers, no numbers as texts. With `as_json` what
+JSON can only say as text is read from text: dates, times, decimals (also from numbers) and bytes (base64).
 """
 
 import base64
@@ -24,7 +24,9 @@ from deltaic.state.ingest_values import encode_numbers
 _SHOWN = 60
 
 
-def encode_python(values: list[Any], target: LogicalType, rows: Rows, path: str, *, as_json: bool = False) -> Fixed | Variable:
+def encode_python(
+    values: list[Any], target: LogicalType, rows: Rows, path: str, *, as_json: bool = False
+) -> Fixed | Variable:
     """One scalar per record; None is null."""
     valid: Mask | None = np.fromiter((value is not None for value in values), np.bool_, len(values))
     if valid is None or valid.all():

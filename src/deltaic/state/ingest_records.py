@@ -1,9 +1,10 @@
 """Numbering record by record: for types that refer to themselves, where no type can be numbered before the others.
 
-The rows are columns all the same; only the adding goes one record after the other, depth first. What comes out equals what
-`number_chunk` gives wherever that can be used.
+The rows are columns all the same; only the adding goes one record after the other, depth first. What comes out equals
+what `number_chunk` gives wherever that can be used.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,4 +101,4 @@ def _pieces(kind: Any, rows: Rows, column: Fixed | Variable | None) -> list[byte
         given = (None, column.valid, column.starts, column.ends, column.data)
     data, ends = ingest.serialize_rows(kind, [(rows.count, [given])])
     whole, bounds = data.tobytes(), [0, *ends.tolist()]
-    return [whole[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [whole[start:end] for start, end in pairwise(bounds)]

@@ -1,7 +1,7 @@
 """A chunk of input by place: what every source of records (Arrow, objects, dicts) is turned into before numbering.
 
-`Rows` holds the records of one place in one chunk: columns of scalars in Hollow's form, and links to the rows of the places
-below. It knows its parents, so that an error can name the row of the input.
+`Rows` holds the records of one place in one chunk: columns of scalars in Hollow's form, and links to the rows of the
+places below. It knows its parents, so that an error can name the row of the input.
 """
 
 from dataclasses import dataclass, field
@@ -61,6 +61,8 @@ class Rows:
     parent: "Rows | None" = None
     parent_valid: Mask | None = None
     parent_offsets: Offsets | None = None
+    source: object = None
+    """What owns the memory that columns are views of; the root's rows hold it."""
     first_row: int = 0
     """Of the root's rows: the number of the first one in the input."""
     columns: list[Fixed | Variable | None] = field(default_factory=list)

@@ -1,9 +1,10 @@
 """Scalars of the input in Hollow's form: numbers of the right width, texts as VInt per UTF-16 unit, checked.
 
-A column's own type may differ from what the model says as long as every value can be kept: integers of any width, floats,
-texts and bytes in any of Arrow's layouts. Anything else is refused, with column, row and value.
+A column's own type may differ from what the model says as long as every value can be kept: integers of any width,
+floats, texts and bytes in any of Arrow's layouts. Anything else is refused, with column, row and value.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,11 +79,11 @@ def encode_ranges(ranges: Ranges, valid: Mask | None, target: LogicalType, rows:
     lengths = ends - starts
     if low < 0 or high > len(data) or int(lengths.min()) < 0:
         raise InputError(f"column {path!r}: its offsets fall, or point outside its data", "BadArrow")
-    if int(lengths.max()) > _MAX_VALUE_BYTES // 3:
-        # A UTF-8 byte never takes more than one byte of character data; still, stay far from Java's int.
+    if int(lengths.max()) > _MAX_VALUE_BYTES // 2:
+        # Character data takes at most one and a half times the bytes of UTF-8, and Java counts them in an int.
         longest = int(lengths.argmax())
-        if int(lengths[longest]) > _MAX_VALUE_BYTES:
-            raise rows.refused(longest, path, f"a value of {int(lengths[longest]):,} bytes is too long", "TooLong")
+        why = f"a value of {int(lengths[longest]):,} bytes, at most {_MAX_VALUE_BYTES // 2:,} can be"
+        raise rows.refused(longest, path, why, "TooLong")
     if target.field_type is FieldType.BYTES:
         return Variable(starts, ends, data, valid)
     spread = high - low > 4 * int(lengths.sum(dtype=np.int64)) + 4096
@@ -90,13 +91,21 @@ def encode_ranges(ranges: Ranges, valid: Mask | None, target: LogicalType, rows:
         return Variable(starts, ends, data, valid)
     offsets, packed = ingest.gather_ranges(data, starts, ends)
     if not text.is_ascii(packed):
-        bounds, units, bad = text.utf8_to_units(offsets, packed)
-        if bad >= 0:
-            index = int(np.searchsorted(offsets, bad, "right")) - 1
-            value = packed[int(offsets[index]) : int(offsets[index + 1])].tobytes()
-            raise rows.refused(index, path, f"the text {value[:60]!r} is no UTF-8", "BadText")
+        bounds, units, malformed = text.utf8_to_units(offsets, packed)
+        if malformed:
+            raise _malformed(offsets, packed, rows, path)
         offsets, packed = bounds, units
     return Variable(offsets[:-1], offsets[1:], packed, valid)
+
+
+def _malformed(offsets: NDArray[np.int64], data: NDArray[np.uint8], rows: Rows, path: str) -> InputError:
+    for index, (start, end) in enumerate(pairwise(offsets.tolist())):
+        value = data[start:end].tobytes()
+        try:
+            value.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            return rows.refused(index, path, f"the text {value[:60]!r} is no UTF-8", "BadText")
+    return InputError(f"column {path!r}: a text is no UTF-8", "BadText")
 
 
 def _encoded(
@@ -131,7 +140,9 @@ def _integers(values: NDArray[Any], valid: Mask | None, target: LogicalType, row
                 outside &= valid
             if outside.any():
                 index = int(outside.argmax())
-                raise rows.refused(index, path, f"{int(values[index])} is out of the range of {target.name}", "TypeRange")
+                raise rows.refused(
+                    index, path, f"{int(values[index])} is out of the range of {target.name}", "TypeRange"
+                )
     return values.astype(target.storage)
 
 

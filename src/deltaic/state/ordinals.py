@@ -1,7 +1,7 @@
 """Which records a type holds and under which ordinals, from cycle to cycle (hollow-blob.md, sections 12 and 16).
 
-The map holds the records of this cycle and of the one before. Starting the next cycle drops what was not populated in the
-one that ended and frees those ordinals; until then they stay taken, so that readers can still read the ghosts.
+The map holds the records of this cycle and of the one before. Starting the next cycle drops what was not populated in
+the one that ended and frees those ordinals; until then they stay taken, so that readers can still read the ghosts.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ _PARTITIONS = 4
 class TypeOrdinals:
     """The ordinal map of one type, what is populated now and what was populated before.
 
-    `canonical` numbers new records in the order of their bytes, and starts every cycle as after a restore: free are the gaps
-    below the highest populated ordinal, largest first.
+    `canonical` numbers new records in the order of their bytes, and starts every cycle as after a restore: free are
+    the gaps below the highest populated ordinal, largest first.
     """
 
     def __init__(self, name: str, *, partitioned: bool = False, canonical: bool = False) -> None:
@@ -31,13 +31,22 @@ class TypeOrdinals:
         self.canonical = canonical
         self._partitions = _PARTITIONS if partitioned else 1
         self.map = ordinal_kernels.OrdinalMap(self._partitions)
-        self.previous: OrdinalSet = EMPTY
-        """What was populated in the cycle before."""
+        self._set_previous(EMPTY)
 
     @property
     def populated(self) -> OrdinalSet:
         """What is populated in this cycle."""
         return OrdinalSet(self.map.populated)
+
+    @property
+    def previous(self) -> OrdinalSet:
+        """What was populated in the cycle before."""
+        return self._previous
+
+    @property
+    def last_ordinal(self) -> int:
+        """The highest ordinal that a reference may name: of this cycle or of the one before; -1 if there is none."""
+        return max(self.map.max_ordinal, self._last_previous)
 
     @property
     def max_ordinal(self) -> int:
@@ -51,15 +60,25 @@ class TypeOrdinals:
         except OverflowError as error:
             raise self._full(error) from error
 
-    def assign(self, data: NDArray[np.uint8], ends: NDArray[np.int64], preferred: Ordinals | None = None) -> Ordinals:
-        """The ordinals of many records. In canonical order they must be all the records of the type in this cycle."""
+    def assign(
+        self,
+        data: NDArray[np.uint8],
+        ends: NDArray[np.int64],
+        *,
+        order: NDArray[np.int64] | None = None,
+        preferred: Ordinals | None = None,
+    ) -> Ordinals:
+        """The ordinals of many records. In canonical order they must be all the records of the type in this cycle.
+
+        `order` names the rows to add and in which order; all of them, first to last, if None.
+        """
         try:
             if not self.canonical:
-                return self.map.assign(data, ends, None, preferred)
-            found = self.map.find(data, ends)
-            order = records.sort_records(data, ends, np.flatnonzero(found < 0))
-            assigned = self.map.assign(data, ends, np.concatenate((np.flatnonzero(found >= 0), order)), preferred)
-            return assigned
+                return self.map.assign(data, ends, order, preferred)
+            rows = np.arange(len(ends)) if order is None else order
+            new = self.map.find(data, ends)[rows] < 0
+            sorted_rows = np.concatenate((rows[~new], records.sort_records(data, ends, rows[new])))
+            return self.map.assign(data, ends, sorted_rows, preferred)
         except OverflowError as error:
             raise self._full(error) from error
 
@@ -85,7 +104,7 @@ class TypeOrdinals:
     def restore(self, populated: OrdinalSet) -> None:
         """Begin as the first cycle after a restart: these ordinals were populated and wait to be claimed."""
         self.map = ordinal_kernels.OrdinalMap(self._partitions)
-        self.previous = populated
+        self._set_previous(populated)
         self.map.reserve(populated.words)
         self._free_gaps(populated)
 
@@ -96,15 +115,17 @@ class TypeOrdinals:
         """
         populated = self.populated
         self._drop(populated, shards, focus_holes, dropped)
-        self.previous = populated
+        self._set_previous(populated)
 
     def reset(self, shards: int, *, focus_holes: bool, dropped: Callable[[OrdinalSet], None]) -> None:
         """Go back to the start of this cycle."""
         self._drop(self.previous, shards, focus_holes, dropped)
 
-    def _drop(
-        self, live: OrdinalSet, shards: int, focus_holes: bool, dropped: Callable[[OrdinalSet], None]
-    ) -> None:
+    def _set_previous(self, ordinals: OrdinalSet) -> None:
+        self._previous = ordinals
+        self._last_previous = ordinals.max()
+
+    def _drop(self, live: OrdinalSet, shards: int, focus_holes: bool, dropped: Callable[[OrdinalSet], None]) -> None:
         leaving = OrdinalSet(self.map.held).difference(live)
         dropped(leaving)
         self.map.retain(live.words)

@@ -1,8 +1,8 @@
 """Packed records of any kind, seen alike: fixed-width records, some of whose fields end a run in a side array.
 
-The four kinds of type differ only in which fields a record has: an OBJECT has its schema's fields, of which STRING and
-BYTES are ends into byte data; a LIST has one end into its elements; a SET and a MAP have an end into buckets and a size.
-Deltas, resharding and field filters work on this view, once for all kinds.
+The four kinds of type differ only in which fields a record has: an OBJECT has its schema's fields, of which STRING
+and BYTES are ends into byte data; a LIST has one end into its elements; a SET and a MAP have an end into buckets and
+a size. Deltas, resharding and field filters work on this view, once for all kinds.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 
 from deltaic.binary import buffers
 from deltaic.kernels import bits
-from deltaic.schema.types import FieldType, ObjectSchema, Schema
+from deltaic.schema.types import ObjectSchema, Schema
 from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard, Shard
 
 Bytes = NDArray[np.uint8]
 Values = NDArray[np.uint64]
 
-FLOAT_NULL = 0x7FC0_0001
-DOUBLE_NULL = 0x7FF8_0000_0000_0001
+FLOAT_NULLS = (0x7FC0_0001, 0xFFFF_FFFF)
+"""Bits of a FLOAT that say null: what writers write, and what a reader puts where a delta lacks the field."""
+
+DOUBLE_NULLS = (0x7FF8_0000_0000_0001, 0xFFFF_FFFF_FFFF_FFFF)
+"""Bits of a DOUBLE that say null. A real NaN is canonical and is neither."""
 
 
 class Null(Enum):
@@ -28,18 +31,20 @@ class Null(Enum):
 
     NEVER = "never"
     ONES = "all bits set"
-    FLOAT = "the pattern 7fc00001"
-    DOUBLE = "the pattern 7ff8000000000001"
     TOP_BIT = "the top bit of an end"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """An array of runs: bytes of texts, elements of lists, buckets. An element has `parts`, widths from low to high bits."""
+    """An array of runs: bytes of texts, elements of lists, buckets. An element has `parts`, widths from low to high
+    bits.
+    """
 
     data: Bytes
     parts: tuple[int, ...]
     nulls: tuple[Null, ...]
+    exact: bool = False
+    """True for bytes of texts, whose array is as long as they are; others have slack behind."""
 
     @property
     def unit_bits(self) -> int:
@@ -61,18 +66,6 @@ class PackedField:
     def value_bits(self) -> int:
         """Bits of the value, without the null bit of an end."""
         return self.width - 1 if self.null is Null.TOP_BIT else self.width
-
-    def null_value(self, width: int) -> int:
-        """The bits that say null in a field of this sort with `width` bits."""
-        match self.null:
-            case Null.FLOAT:
-                return FLOAT_NULL if width else 0
-            case Null.DOUBLE:
-                return DOUBLE_NULL if width else 0
-            case Null.ONES:
-                return (1 << width) - 1
-            case _:
-                return 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,9 +95,6 @@ class Packed:
         return int(self.ends(field, np.array([self.slots - 1]))[0])
 
 
-_NULLS = {FieldType.FLOAT: Null.FLOAT, FieldType.DOUBLE: Null.DOUBLE}
-
-
 def packed(shard: Shard, schema: Schema) -> Packed:
     """See a shard as packed records."""
     slots = shard.max_ordinal + 1
@@ -116,9 +106,9 @@ def packed(shard: Shard, schema: Schema) -> Packed:
                 schema.fields, shard.offsets, shard.widths, shard.variable, strict=True
             ):
                 if data is None:
-                    fields.append(PackedField(field.name, offset, width, _NULLS.get(field.type, Null.ONES)))
+                    fields.append(PackedField(field.name, offset, width, Null.ONES))
                 else:
-                    side = Side(data, (8,), (Null.NEVER,))
+                    side = Side(data, (8,), (Null.NEVER,), exact=True)
                     fields.append(PackedField(field.name, offset, width, Null.TOP_BIT, side))
             return Packed(slots, shard.records, shard.bits_per_record, tuple(fields))
         case ListShard():
@@ -154,9 +144,7 @@ def unpacked(records: Packed, like: Shard) -> Shard:
             return ListShard(last, records.records, end.width, end.side.data, end.side.parts[0], total)
         case SetShard():
             size = records.fields[1]
-            return SetShard(
-                last, records.records, end.width, size.width, end.side.data, end.side.parts[0], total
-            )
+            return SetShard(last, records.records, end.width, size.width, end.side.data, end.side.parts[0], total)
         case MapShard():
             size = records.fields[1]
             key, value = end.side.parts
@@ -165,20 +153,20 @@ def unpacked(records: Packed, like: Shard) -> Shard:
 
 def side_buffer(side: Side, total: int) -> Bytes:
     """Memory for `total` elements of a side."""
-    if side.parts == (8,) and side.nulls == (Null.NEVER,):
+    if side.exact:
         return buffers.empty(total)[:total]
-    return buffers.zeros((total * side.unit_bits + 7) >> 3)
+    used = (total * side.unit_bits + 7) >> 3
+    data = buffers.empty(used)
+    # Runs fill every bit but those behind the last one.
+    data[max(used - 1, 0) :] = 0
+    return data
 
 
 def convert(values: Values, field: PackedField, width: int) -> Values:
     """Bits of a fixed field as they stand in the same field with another width."""
-    if field.width == width or field.null is Null.NEVER:
+    if field.width == width or field.null is not Null.ONES:
         return values
-    if field.width == 0:
-        return np.full(len(values), field.null_value(width), np.uint64)
-    if field.null is Null.ONES:
-        return np.where(values == np.uint64(field.null_value(field.width)), np.uint64((1 << width) - 1), values)
-    return values
+    return np.where(values == np.uint64((1 << field.width) - 1), np.uint64((1 << width) - 1), values)
 
 
 def widened(side: Side, parts: tuple[int, ...], total: int) -> Side:

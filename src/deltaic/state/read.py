@@ -42,7 +42,7 @@ class ReadState:
         tag: int,
         origin_tag: int,
         header_tags: Mapping[str, str],
-        filter: Filter | None = None,  # noqa: A002 - the word users look for
+        filter: Filter | None = None,
     ) -> None:
         self.types: Mapping[str, TypeData] = MappingProxyType(dict(types))
         """The types in the order of the blob."""
@@ -54,7 +54,7 @@ class ReadState:
         """Free text of the producer."""
         self.filter = filter
         """What was left out at load, or None."""
-        self._views: dict[str, "TypeView"] = {}
+        self._views: dict[str, TypeView] = {}
 
     @classmethod
     def load(
@@ -62,7 +62,7 @@ class ReadState:
         source: Source,
         *,
         parts: Mapping[str, Source] | None = None,
-        filter: Filter | None = None,  # noqa: A002 - the word users look for
+        filter: Filter | None = None,
         limits: Limits = DEFAULT_LIMITS,
         check: bool = True,
     ) -> "ReadState":
@@ -196,7 +196,7 @@ def _read_blob(
     source: Source,
     parts: Mapping[str, Source],
     known: frozenset[str] | None,
-    filter: Filter | None,  # noqa: A002
+    filter: Filter | None,
     limits: Limits,
     *,
     delta: bool,
@@ -222,7 +222,7 @@ def _read_blob(
 
 
 def _names(
-    filter: Filter,  # noqa: A002
+    filter: Filter,
     schemas: list[Schema],
     cursor: Cursor,
     header: Header,

@@ -23,9 +23,7 @@ def regrouped(data: TypeData, count: int) -> tuple[Shard, ...]:
         default=-1,
     )
     slots = [len(range(number, largest + 1, count)) for number in range(count)]
-    return tuple(
-        unpacked(_gathered(sources, number, count, slots[number]), data.shards[0]) for number in range(count)
-    )
+    return tuple(unpacked(_gathered(sources, number, count, slots[number]), data.shards[0]) for number in range(count))
 
 
 def _gathered(sources: list[Packed], number: int, count: int, slots: int) -> Packed:
@@ -34,9 +32,7 @@ def _gathered(sources: list[Packed], number: int, count: int, slots: int) -> Pac
     origin = ordinals & (len(sources) - 1)
     place = ordinals >> (len(sources).bit_length() - 1)
     # Where each old shard's records go; a record past an old shard's last slot is a hole.
-    rows = [
-        np.flatnonzero((origin == index) & (place < source.slots)) for index, source in enumerate(sources)
-    ]
+    rows = [np.flatnonzero((origin == index) & (place < source.slots)) for index, source in enumerate(sources)]
     fields: list[PackedField] = []
     columns = []
     offset = 0
@@ -79,14 +75,14 @@ def _gathered_side(
         starts.append(begin)
         lengths[target] = source.ends(field, place[target]) - begin
         if field.null is Null.TOP_BIT:
-            nulls[target] = bits.gather(
-                source.records, source.stride, field.offset + field.width - 1, 1, place[target]
-            )
+            nulls[target] = bits.gather(source.records, source.stride, field.offset + field.width - 1, 1, place[target])
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if slots else 0
     first = theirs[0]
     width = max(max(field.width for field in theirs), total.bit_length() + (first.null is Null.TOP_BIT))
-    wide = [widened(side, parts, source.total(field)) for source, field, side in zip(sources, theirs, sides, strict=True)]
+    wide = [
+        widened(side, parts, source.total(field)) for source, field, side in zip(sources, theirs, sides, strict=True)
+    ]
     data = side_buffer(wide[0], total)
     for side, begin, target in zip(wide, starts, rows, strict=True):
         kernel.copy_runs(data, side.data, side.unit_bits, (ends - lengths)[target], begin, lengths[target])

@@ -1,8 +1,8 @@
 """A producer continues a chain: the records of a read state, serialized again (hollow-blob.md, section 16).
 
-Restored records are remembered by their bytes under the model that the old and the new schema have in common; a new record
-with the same common bytes claims the ordinal. Restored records that nobody claims are put back before writing, so that
-the reverse delta can carry them.
+Restored records are remembered by their bytes under the model that the old and the new schema have in common; a new
+record with the same common bytes claims the ordinal. Restored records that nobody claims are put back before writing,
+so that the reverse delta can carry them.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,19 @@ from deltaic.state.bitset import OrdinalSet
 from deltaic.state.type_data import TypeData
 from deltaic.state.write_columns import Column, Serialized, VariableColumn, serialize_columns
 from deltaic.state.write_statistics import field_kinds
-from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard
+from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard, Shard
 
 Ordinals = NDArray[np.int32]
 _NO_CODES: Ordinals = np.zeros(0, np.int32)
 _NO_BUCKETS, _UNMIXED = 0, 2
+_Part = tuple[Shard, NDArray[np.int64], NDArray[np.int64]]
 
 
 class RestoredType:
     """The records that a type had before the restart.
 
-    `exact` keeps NaN apart from null. Java's restore does not: it reads both as NaN and takes that for null, so a record with a
-    NaN gets a new ordinal in the first cycle. Blobs that must equal Java's need the same.
+    `exact` keeps NaN apart from null. Java's restore does not: it reads both as NaN and takes that for null, so a
+    record with a NaN gets a new ordinal in the first cycle. Blobs that must equal Java's need the same.
     """
 
     def __init__(self, schema: Schema, data: TypeData, *, exact: bool) -> None:
@@ -141,9 +142,7 @@ def _fixed_column(field: Field, raw: NDArray[np.uint64], nulls: NDArray[np.bool_
     return Column(values, ~(absent | nulls))
 
 
-def _variable_column(
-    data: TypeData, field: Field, position: int, ordinals: NDArray[np.int64]
-) -> VariableColumn:
+def _variable_column(data: TypeData, field: Field, position: int, ordinals: NDArray[np.int64]) -> VariableColumn:
     nulls = np.zeros(len(ordinals), np.bool_)
     lengths = np.zeros(len(ordinals), np.int64)
     pieces = []
@@ -211,7 +210,9 @@ def _entries(data: TypeData, ordinals: NDArray[np.int64]) -> _Entries:
         owners.append(np.repeat(rows, lengths)[there])
         keys.append(found[there].astype(np.int32))
         buckets.append(inside[there].astype(np.int32))
-        values.append(bits.gather(packed, key_width + value_width, key_width, value_width, index)[there].astype(np.int32))
+        values.append(
+            bits.gather(packed, key_width + value_width, key_width, value_width, index)[there].astype(np.int32)
+        )
     owner = np.concatenate(owners) if owners else np.zeros(0, np.int64)
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=len(ordinals))
@@ -220,15 +221,13 @@ def _entries(data: TypeData, ordinals: NDArray[np.int64]) -> _Entries:
     return _Entries(offsets, *joined)
 
 
-def _by_shard(
-    data: TypeData, ordinals: NDArray[np.int64]
-) -> "list[tuple[object, NDArray[np.int64], NDArray[np.int64]]]":
+def _by_shard(data: TypeData, ordinals: NDArray[np.int64]) -> list[_Part]:
     """Per shard: the rows of `ordinals` that it holds, and their ordinals inside it."""
     count = len(data.shards)
     if count == 1:
         return [(data.shards[0], np.arange(len(ordinals)), ordinals)] if len(ordinals) else []
     shift = count.bit_length() - 1
-    parts = []
+    parts: list[_Part] = []
     for number, shard in enumerate(data.shards):
         rows = np.flatnonzero(ordinals & (count - 1) == number)
         if len(rows):

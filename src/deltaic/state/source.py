@@ -1,7 +1,7 @@
 """Where blobs come from: a path, bytes, or anything with `read()`.
 
-A file is mapped, so that its bytes are copied once, into the state. Nothing of the mapping stays in use afterwards: a file
-that is overwritten in place later cannot change a state.
+A file is mapped, so that its bytes are copied once, into the state. Nothing of the mapping stays in use afterwards: a
+file that is overwritten in place later cannot change a state.
 """
 
 import mmap

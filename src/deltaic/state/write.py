@@ -1,14 +1,13 @@
 """The write side of a dataset: records go in, numbered; snapshots, deltas and reverse deltas come out.
 
-A write state alternates: records are added, `prepare` fixes how they will be written, blobs are written, `next_cycle` starts
-over with the same ordinals. What it writes is, byte for byte, what Java Hollow writes for the same calls
+A write state alternates: records are added, `prepare` fixes how they will be written, blobs are written, `next_cycle`
+starts over with the same ordinals. What it writes is, byte for byte, what Java Hollow writes for the same calls
 (hollow-blob.md, sections 11 to 17).
 """
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -16,11 +15,13 @@ from numpy.typing import NDArray
 
 from deltaic.errors import InputError, NotFoundError
 from deltaic.kernels import records
+from deltaic.limits import MAX_ORDINAL
 from deltaic.schema.schemas import SchemaSet
 from deltaic.schema.types import ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
-from deltaic.state import write_columns
+from deltaic.state import write_blobs, write_columns
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.read import ReadState
+from deltaic.state.write_blobs import NO_PARTS, BlobPart, BlobTags, Parts, prepared_type
 from deltaic.state.write_columns import AnyColumn, Column
 from deltaic.state.write_records import (
     ObjectRecord,
@@ -30,11 +31,12 @@ from deltaic.state.write_records import (
     serialize_object,
     serialize_set,
 )
-from deltaic.state.write_type import PreparedType, TypeWriter, WriteOptions
+from deltaic.state.write_type import TypeWriter, WriteOptions
 from deltaic.wire.tag_order import TagMap, java_hash_order
-from deltaic.wire.write_header import Envelope, write_header, write_part_header
-from deltaic.wire.write_sections import write_delta_section, write_snapshot_section
-from deltaic.wire.write_stream import Output, Stream
+from deltaic.wire.write_header import Envelope
+from deltaic.wire.write_stream import Stream
+
+__all__ = ["NO_TAG", "RESHARDING_TAG", "BlobPart", "WriteState"]
 
 NO_TAG = 0xFFFF_FFFF_FFFF_FFFF
 """The origin tag of a first state."""
@@ -46,17 +48,6 @@ _S = TypeVar("_S", ObjectSchema, ListSchema, SetSchema, MapSchema)
 _HIGH_WORD = 0xFFFF_FFFF_0000_0000
 
 
-@dataclass(frozen=True, slots=True)
-class BlobPart:
-    """An optional part of a blob: the stream it goes to and the types it holds."""
-
-    stream: Stream
-    types: frozenset[str]
-
-
-_NO_PARTS: Mapping[str, BlobPart] = MappingProxyType({})
-
-
 class WriteState:
     """Collects the records of a version and writes blobs.
 
@@ -64,8 +55,8 @@ class WriteState:
 
     Args:
         schemas: the types, in the order in which blobs will have them.
-        order: how new records are numbered. "given": in the order they are added, as Java does. "canonical": in the order of
-            their bytes; then every type is added by one batch call per cycle, referenced types first.
+        order: how new records are numbered. "given": in the order they are added, as Java does. "canonical": in the
+            order of their bytes; every type is then added by one batch call per cycle, referenced types first.
         pinned_shards: the number of shards of types that shall not compute it.
         target_shard_bytes: types are split so that shards stay below; None: one shard.
         allow_resharding: let the number of shards follow the size from cycle to cycle, pinned types too.
@@ -174,6 +165,14 @@ class WriteState:
         while self._tag & _HIGH_WORD in (0, _HIGH_WORD, high) or tag is None:
             tag = self._tag = self._random.getrandbits(64)
 
+    def writer(self, type_name: str) -> TypeWriter:
+        """The type's own write side, for adding serialized records without further checks.
+
+        Raises:
+            InputError: the version is prepared already.
+        """
+        return self._adding(type_name)
+
     def record(self, type_name: str) -> ObjectRecord:
         """A reusable record of an OBJECT type, for `add_object`."""
         return ObjectRecord(self._object(type_name))
@@ -184,27 +183,25 @@ class WriteState:
         if isinstance(values, ObjectRecord):
             if values.schema != schema:
                 raise InputError(f"the record is of type {values.schema.name}, not of {type_name}", "WrongType")
+            for field, ordinal in values.references():
+                self._check_references(f"{type_name}.{field.name}", field.referenced or "", (ordinal,))
             return writer.add(values.serialize())
         for field in schema.fields:
             if field.referenced is not None and values.get(field.name) is not None:
-                self._check_reference(f"{type_name}.{field.name}", field.referenced, values[field.name])
+                self._check_references(f"{type_name}.{field.name}", field.referenced, (values[field.name],))
         return writer.add(serialize_object(schema, values))
 
     def add_list(self, type_name: str, elements: Iterable[int]) -> int:
         """Add one list of element ordinals; gives its ordinal."""
-        schema = self._schema(type_name, ListSchema)
-        ordinals = list(elements)
-        for element in ordinals:
-            self._check_reference(f"{type_name} element", schema.element, element)
-        return self._adding(type_name).add(serialize_list(type_name, ordinals))
+        schema, writer, ordinals = self._schema(type_name, ListSchema), self._adding(type_name), list(elements)
+        self._check_references(f"{type_name} element", schema.element, ordinals)
+        return writer.add(serialize_list(type_name, ordinals))
 
     def add_set(self, type_name: str, elements: Iterable[int], hash_codes: Iterable[int] | None = None) -> int:
         """Add one set of element ordinals; gives its ordinal. Without a hash key, hash codes place the elements."""
-        schema = self._schema(type_name, SetSchema)
-        ordinals = list(elements)
-        for element in ordinals:
-            self._check_reference(f"{type_name} element", schema.element, element)
-        return self._adding(type_name).add(serialize_set(type_name, ordinals, hash_codes))
+        schema, writer, ordinals = self._schema(type_name, SetSchema), self._adding(type_name), list(elements)
+        self._check_references(f"{type_name} element", schema.element, ordinals)
+        return writer.add(serialize_set(type_name, ordinals, hash_codes))
 
     def add_map(
         self,
@@ -213,12 +210,11 @@ class WriteState:
         hash_codes: Iterable[int] | None = None,
     ) -> int:
         """Add one map of key ordinals to value ordinals; gives its ordinal."""
-        schema = self._schema(type_name, MapSchema)
-        pairs = [(key, value) for key, value in (entries.items() if isinstance(entries, Mapping) else entries)]
-        for key, value in pairs:
-            self._check_reference(f"{type_name} key", schema.key, key)
-            self._check_reference(f"{type_name} value", schema.value, value)
-        return self._adding(type_name).add(serialize_map(type_name, pairs, hash_codes))
+        schema, writer = self._schema(type_name, MapSchema), self._adding(type_name)
+        pairs = list(entries.items() if isinstance(entries, Mapping) else entries)
+        self._check_references(f"{type_name} key", schema.key, [key for key, _ in pairs])
+        self._check_references(f"{type_name} value", schema.value, [value for _, value in pairs])
+        return writer.add(serialize_map(type_name, pairs, hash_codes))
 
     def add_objects(
         self, type_name: str, columns: Mapping[str, AnyColumn | NDArray[Any]], count: int | None = None
@@ -265,9 +261,7 @@ class WriteState:
             *write_columns.serialize_map_arrays(type_name, offsets, keys, values, hash_codes, last_key, last_value)
         )
 
-    def add_serialized(
-        self, type_name: str, data: NDArray[np.uint8], ends: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
+    def add_serialized(self, type_name: str, data: NDArray[np.uint8], ends: NDArray[np.int64]) -> NDArray[np.int32]:
         """Add records that are serialized already (hollow-blob.md, section 11); record i ends at `ends[i]` of `data`.
 
         Their form is checked, their references are not.
@@ -319,7 +313,7 @@ class WriteState:
     def has_changed(self) -> bool:
         """True if this version differs from the one before."""
         if self._prepared:
-            return any(prepared.changed for _, prepared in self._prepared_types())
+            return any(prepared_type(writer).changed for writer in self._types.values())
         return any(writer.ordinals.populated != writer.ordinals.previous for writer in self._types.values())
 
     def prepare(self) -> None:
@@ -341,40 +335,23 @@ class WriteState:
     def write_header(self, stream: Stream) -> None:
         """Write a header file: the header that the snapshot has."""
         self.prepare()
-        output = Output(stream)
-        self._write_headers(output, {}, list(self.schemas), _NO_PARTS, Envelope(), reverse=False)
-        output.flush()
+        write_blobs.write_header_file(self._types, self._tags(), stream)
 
-    def write_snapshot(
-        self, stream: Stream, *, parts: Mapping[str, BlobPart] = _NO_PARTS, envelope: Envelope | None = None
-    ) -> None:
+    def write_snapshot(self, stream: Stream, *, parts: Parts = NO_PARTS, envelope: Envelope | None = None) -> None:
         """Write all records of the version."""
         self.prepare()
-        envelope = envelope or Envelope()
-        output, outputs = self._outputs(stream, parts)
-        self._write_headers(output, outputs, list(self.schemas), parts, envelope, reverse=False)
-        for name, prepared in self._prepared_types():
-            content = self._types[name].section(self._types, prepared.populated, reverse=False)
-            write_snapshot_section(
-                self._output_for(name, output, outputs, parts),
-                content,
-                prepared.populated.words,
-                prepared.populated_words,
-                envelope,
-            )
-        _flush(output, outputs)
+        write_blobs.write_snapshot(self._types, self._tags(), stream, parts, envelope or Envelope())
 
-    def write_delta(
-        self, stream: Stream, *, parts: Mapping[str, BlobPart] = _NO_PARTS, envelope: Envelope | None = None
-    ) -> None:
+    def write_delta(self, stream: Stream, *, parts: Parts = NO_PARTS, envelope: Envelope | None = None) -> None:
         """Write what leads from the version before to this one."""
-        self._write_delta(stream, parts, envelope or Envelope(), reverse=False)
+        self.prepare()
+        write_blobs.write_delta(self._types, self._tags(), stream, parts, envelope or Envelope(), reverse=False)
 
-    def write_reverse_delta(
-        self, stream: Stream, *, parts: Mapping[str, BlobPart] = _NO_PARTS, envelope: Envelope | None = None
-    ) -> None:
+    def write_reverse_delta(self, stream: Stream, *, parts: Parts = NO_PARTS, envelope: Envelope | None = None) -> None:
         """Write what leads from this version back to the one before."""
-        self._write_delta(stream, parts, envelope or Envelope(), reverse=True)
+        self.prepare()
+        tags = self._tags(reverse=True)
+        write_blobs.write_delta(self._types, tags, stream, parts, envelope or Envelope(), reverse=True)
 
     def next_cycle(self, tag: int | None = None) -> None:
         """Start the next version; does nothing if this one was not prepared, as nothing was written of it.
@@ -420,73 +397,10 @@ class WriteState:
         self._previous_tags.replace_all(state.header_tags)
         self._restored_types = frozenset(state.types)
 
-    def _write_delta(
-        self, stream: Stream, parts: Mapping[str, BlobPart], envelope: Envelope, *, reverse: bool
-    ) -> None:
-        self.prepare()
-        output, outputs = self._outputs(stream, parts)
-        changed = [(name, prepared) for name, prepared in self._prepared_types() if prepared.changed]
-        schemas = [self.schemas[name] for name, _ in changed]
-        self._write_headers(output, outputs, schemas, parts, envelope, reverse=reverse)
-        for name, prepared in changed:
-            before, after = prepared.previous, prepared.populated
-            if reverse:
-                before, after = after, before
-            added = after.difference(before)
-            write_delta_section(
-                self._output_for(name, output, outputs, parts),
-                self._types[name].section(self._types, added, reverse=reverse),
-                before.difference(after).ordinals(),
-                added.ordinals(),
-                envelope,
-            )
-        _flush(output, outputs)
-
-    def _write_headers(
-        self,
-        output: Output,
-        outputs: Mapping[str, Output],
-        schemas: list[Schema],
-        parts: Mapping[str, BlobPart],
-        envelope: Envelope,
-        *,
-        reverse: bool,
-    ) -> None:
-        origin, destination, tags = self._previous_tag, self._tag, self.header_tags
+    def _tags(self, *, reverse: bool = False) -> BlobTags:
         if reverse:
-            origin, destination, tags = destination, origin, self._previous_tags
-        elsewhere = {name for part in parts.values() for name in part.types}
-        main = [schema for schema in schemas if schema.name not in elsewhere]
-        write_header(output, main, tags, origin_tag=origin, destination_tag=destination, envelope=envelope)
-        for part_name, part in parts.items():
-            mine = [schema for schema in schemas if schema.name in part.types]
-            write_part_header(
-                outputs[part_name], part_name, mine, origin_tag=origin, destination_tag=destination, envelope=envelope
-            )
-
-    def _outputs(self, stream: Stream, parts: Mapping[str, BlobPart]) -> tuple[Output, dict[str, Output]]:
-        claimed: dict[str, str] = {}
-        for part_name, part in parts.items():
-            for name in part.types:
-                if name not in self._types:
-                    raise NotFoundError(f"part {part_name!r} holds type {name!r}, which is not in the model")
-                if name in claimed:
-                    raise InputError(f"type {name} is in part {claimed[name]!r} and in part {part_name!r}")
-                claimed[name] = part_name
-        return Output(stream), {part_name: Output(part.stream) for part_name, part in parts.items()}
-
-    def _output_for(
-        self, type_name: str, output: Output, outputs: Mapping[str, Output], parts: Mapping[str, BlobPart]
-    ) -> Output:
-        for part_name, part in parts.items():
-            if type_name in part.types:
-                return outputs[part_name]
-        return output
-
-    def _prepared_types(self) -> Iterator[tuple[str, PreparedType]]:
-        for name, writer in self._types.items():
-            assert writer.prepared is not None
-            yield name, writer.prepared
+            return BlobTags(self._tag, self._previous_tag, self._previous_tags)
+        return BlobTags(self._previous_tag, self._tag, self.header_tags)
 
     def _type(self, type_name: str) -> TypeWriter:
         writer = self._types.get(type_name)
@@ -511,13 +425,13 @@ class WriteState:
 
     def _last(self, type_name: str) -> int | None:
         writer = self._types.get(type_name)
-        return None if writer is None else max(writer.ordinals.max_ordinal, writer.ordinals.previous.max())
+        return None if writer is None else writer.ordinals.last_ordinal
 
-    def _check_reference(self, what: str, type_name: str, value: object) -> None:
-        ordinal = checked_ordinal(what, value)
+    def _check_references(self, what: str, type_name: str, values: Iterable[object]) -> None:
         last = self._last(type_name)
-        if last is not None and ordinal > last:
-            raise InputError(f"{what}: type {type_name} has no record {ordinal}", "OutOfRange")
+        for value in values:
+            if checked_ordinal(what, value) > (MAX_ORDINAL if last is None else last):
+                raise InputError(f"{what}: type {type_name} has no record {value}", "OutOfRange")
 
 
 def _ordinals(type_name: str, given: "int | NDArray[Any]") -> NDArray[np.int64]:
@@ -527,9 +441,3 @@ def _ordinals(type_name: str, given: "int | NDArray[Any]") -> NDArray[np.int64]:
     if ordinals.dtype.kind not in "iu" or int(ordinals.min()) < 0:
         raise InputError(f"type {type_name}: ordinals to keep or remove must be numbers from 0", "WrongType")
     return ordinals.astype(np.int64)
-
-
-def _flush(output: Output, outputs: Mapping[str, Output]) -> None:
-    output.flush()
-    for part in outputs.values():
-        part.flush()

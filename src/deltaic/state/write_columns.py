@@ -36,8 +36,8 @@ _LONG_RANGE = (-(1 << 63), (1 << 63) - 1)
 class Column:
     """Values of a field that is not STRING or BYTES, and which of them are there (None: all).
 
-    Integers for INT, LONG and REFERENCE (ordinals); truth values for BOOLEAN; floats, or raw bits as uint32 and uint64, for
-    FLOAT and DOUBLE. Values of rows that are not there are not looked at.
+    Integers for INT, LONG and REFERENCE (ordinals); truth values for BOOLEAN; floats, or raw bits as uint32 and
+    uint64, for FLOAT and DOUBLE. Values of rows that are not there are not looked at.
     """
 
     values: NDArray[Any]
@@ -196,7 +196,7 @@ def _check_range(where: str, what: str, column: Column, values: NDArray[Any], lo
         raise InputError(f"{where}, row {row}: {int(values[row])} is out of the range of {what}", "OutOfRange")
 
 
-def _variable(where: str, field: Field, column: VariableColumn) -> Serialized:
+def _variable(where: str, field: Field, column: VariableColumn) -> tuple[Offsets, Bytes]:
     offsets = _checked_offsets(where, column.offsets, len(column.data))
     data = np.ascontiguousarray(column.data, np.uint8)
     if field.type is FieldType.STRING and not column.units and not text.is_ascii(data):
@@ -230,7 +230,11 @@ def _checked_offsets(where: str, offsets: NDArray[Any], available: int) -> Offse
     bounds = np.ascontiguousarray(offsets, np.int64)
     if not len(bounds):
         raise InputError(f"{where}: offsets need one entry more than there are rows", "Lengths")
-    if int(bounds[0]) < 0 or int(bounds[-1]) > available or (len(bounds) > 1 and bool((bounds[1:] < bounds[:-1]).any())):
+    if (
+        int(bounds[0]) < 0
+        or int(bounds[-1]) > available
+        or (len(bounds) > 1 and bool((bounds[1:] < bounds[:-1]).any()))
+    ):
         raise InputError(f"{where}: offsets must rise and stay within {available:,}", "Offsets")
     return bounds
 
@@ -253,7 +257,8 @@ def _check_sizes(type_name: str, bounds: Offsets) -> None:
     if len(sizes) and int(sizes.max()) > MAX_COLLECTION_ELEMENTS:
         row = int(sizes.argmax())
         raise InputError(
-            f"type {type_name}, row {row}: {int(sizes[row]):,} elements, at most {MAX_COLLECTION_ELEMENTS:,} can be hashed",
+            f"type {type_name}, row {row}: {int(sizes[row]):,} elements, "
+            f"at most {MAX_COLLECTION_ELEMENTS:,} can be hashed",
             "TooLarge",
         )
 

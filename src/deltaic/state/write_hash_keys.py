@@ -1,6 +1,7 @@
-"""Hash keys of SETs and MAPs: the hash of every element or key, read through the paths of the key (hollow-blob.md, 2.3).
+"""Hash keys of SETs and MAPs: the hash of every element or key, read through the key's paths (hollow-blob.md, 2.3).
 
-Hashes are computed column by column for the elements that are about to be written, and handed to the kernels by ordinal.
+Hashes are computed column by column for the elements that are about to be written, and handed to the kernels by
+ordinal.
 """
 
 from collections.abc import Mapping
@@ -59,14 +60,14 @@ def key_hashes(key: HashKey, owners: Ordinals, types: Mapping[str, "TypeWriter"]
     return hashes
 
 
-def _field_hashes(
-    key: HashKey, path: ResolvedPath, elements: Ordinals, types: Mapping[str, "TypeWriter"]
-) -> Ordinals:
+def _field_hashes(key: HashKey, path: ResolvedPath, elements: Ordinals, types: Mapping[str, "TypeWriter"]) -> Ordinals:
     current = elements
     for step in path.steps[:-1]:
         owner = types[step.type_name]
         _check_held(key, path, step.type_name, current, owner)
-        current = records.follow(owner.ordinals.map.arena, owner.ordinals.map.starts, current, owner.kinds, step.position)
+        current = records.follow(
+            owner.ordinals.map.arena, owner.ordinals.map.starts, current, owner.kinds, step.position
+        )
         if len(current) and int(current.min()) < 0:
             raise _null(key, path, int(elements[int(current.argmin())]))
     last = path.steps[-1]
@@ -85,7 +86,8 @@ def _check_held(key: HashKey, path: ResolvedPath, type_name: str, ordinals: Ordi
     if last >= len(starts) or int(starts[ordinals].min()) < 0:
         missing = last if last >= len(starts) else int(ordinals[starts[ordinals] < 0][0])
         raise InputError(
-            f"type {key.type_name}: hash key path {path} meets ordinal {missing} of type {type_name}, which has no record",
+            f"type {key.type_name}: hash key path {path} meets ordinal {missing} of type {type_name}, "
+            "which has no record",
             "NoRecord",
         )
 

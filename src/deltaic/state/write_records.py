@@ -1,7 +1,7 @@
 """One record at a time: values checked against the schema and serialized (hollow-blob.md, section 11).
 
-What Java's write API does is done here: the smallest INT and LONG become null, every NaN is the same NaN. A value that the
-field cannot hold is refused with type, field and value.
+What Java's write API does is done here: the smallest INT and LONG become null, every NaN is the same NaN. A value
+that the field cannot hold is refused with type, field and value.
 """
 
 import operator
@@ -29,17 +29,24 @@ _FLOAT_NAN, _DOUBLE_NAN = b"\x7f\xc0\x00\x00", b"\x7f\xf8\x00\x00\x00\x00\x00\x0
 class ObjectRecord:
     """A record of an OBJECT type, filled field by field and reusable after `reset`. Fields not set are null."""
 
-    __slots__ = ("_fields", "_positions", "schema")
+    __slots__ = ("_fields", "_positions", "_references", "schema")
 
     def __init__(self, schema: ObjectSchema) -> None:
         self.schema = schema
         self._positions = {field.name: position for position, field in enumerate(schema.fields)}
         self._fields: list[bytes | None] = [None] * len(schema.fields)
+        self._references: dict[int, int] = {}
 
     def set(self, name: str, value: object) -> None:
         """Set a field; None leaves it null."""
         position = self._position(name)
-        self._fields[position] = serialize_value(self.schema.name, self.schema.fields[position], value)
+        field = self.schema.fields[position]
+        self._fields[position] = serialize_value(self.schema.name, field, value)
+        if field.type is FieldType.REFERENCE:
+            if isinstance(value, int | np.integer):
+                self._references[position] = int(value)
+            else:
+                self._references.pop(position, None)
 
     def set_null(self, name: str) -> None:
         """Java's explicit call: like not setting the field, but STRING and BYTES then hold the one byte 0x80.
@@ -49,10 +56,16 @@ class ObjectRecord:
         position = self._position(name)
         variable = self.schema.fields[position].type.is_variable
         self._fields[position] = _EXPLICIT_NULL if variable else None
+        self._references.pop(position, None)
 
     def reset(self) -> None:
         """Make all fields null."""
         self._fields = [None] * len(self._fields)
+        self._references.clear()
+
+    def references(self) -> list[tuple[Field, int]]:
+        """The REFERENCE fields that are set, and the ordinals they name."""
+        return [(self.schema.fields[position], ordinal) for position, ordinal in self._references.items()]
 
     def serialize(self) -> bytes:
         """The record's bytes."""
@@ -66,7 +79,9 @@ class ObjectRecord:
             return self._positions[name]
         except KeyError:
             names = ", ".join(self._positions) or "none"
-            raise InputError(f"type {self.schema.name} has no field {name!r}; fields: {names}", "UnknownField") from None
+            raise InputError(
+                f"type {self.schema.name} has no field {name!r}; fields: {names}", "UnknownField"
+            ) from None
 
 
 def serialize_object(schema: ObjectSchema, values: Mapping[str, object]) -> bytes:
@@ -126,9 +141,7 @@ def serialize_set(type_name: str, elements: Iterable[int], hash_codes: Iterable[
     return bytes(out)
 
 
-def serialize_map(
-    type_name: str, entries: Iterable[tuple[int, int]], hash_codes: Iterable[int] | None = None
-) -> bytes:
+def serialize_map(type_name: str, entries: Iterable[tuple[int, int]], hash_codes: Iterable[int] | None = None) -> bytes:
     """The bytes of a map of these (key ordinal, value ordinal); an entry's hash code is its key if none are given."""
     pairs = [
         (checked_ordinal(f"{type_name} key", key), checked_ordinal(f"{type_name} value", value))
@@ -173,7 +186,9 @@ def _floating(type_name: str, field: Field, value: object, form: str, nan: bytes
     try:
         return struct.pack(form, value)
     except OverflowError:
-        raise InputError(f"{type_name}.{field.name}: {value!r} is out of the range of {field.type}", "OutOfRange") from None
+        raise InputError(
+            f"{type_name}.{field.name}: {value!r} is out of the range of {field.type}", "OutOfRange"
+        ) from None
 
 
 def _measured(type_name: str, field: Field, data: bytes) -> bytes:

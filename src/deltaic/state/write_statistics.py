@@ -41,7 +41,9 @@ class TypeStatistics(ABC):
     """Counts over the records of one type: records by the bits they need, and totals by shard."""
 
     def __init__(self) -> None:
-        self.clear()
+        self._counted: OrdinalSet = EMPTY
+        self._totals: Counts = np.zeros(1, np.int64)
+        self._counts = self._no_counts()
 
     def update(self, source: "ordinal_kernels.OrdinalMap", ordinals: OrdinalSet) -> None:
         """Count exactly these ordinals."""
@@ -56,8 +58,8 @@ class TypeStatistics(ABC):
 
     def clear(self) -> None:
         """Count nothing."""
-        self._counted: OrdinalSet = EMPTY
-        self._totals: Counts = np.zeros(1, np.int64)
+        self._counted = EMPTY
+        self._totals = np.zeros(1, np.int64)
         self._counts = self._no_counts()
 
     def layout(self, source: "ordinal_kernels.OrdinalMap", shards: int) -> Layout:
@@ -72,7 +74,8 @@ class TypeStatistics(ABC):
     def _totals_for(self, source: "ordinal_kernels.OrdinalMap", shards: int) -> Counts:
         if shards <= len(self._totals):
             # Shard numbers are the low bits of ordinals: fewer shards join those that agree in the bits that remain.
-            return self._totals.reshape(-1, shards).sum(axis=0)
+            joined: Counts = self._totals.reshape(-1, shards).sum(axis=0)
+            return joined
         totals = np.zeros(shards, np.int64)
         self._scan(source, self._counted.ordinals().astype(np.int32), 1, self._no_counts(), totals)
         return totals

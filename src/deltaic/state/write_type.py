@@ -72,17 +72,30 @@ class TypeWriter:
         self._restored: RestoredType | None = None
         self._put_back = False
         self._high_water = -1
+        self._added = False
 
     def add(self, record: bytes) -> int:
         """The ordinal of one serialized record."""
-        if self._restored is None:
+        if self._restored is None and not self.ordinals.canonical:
             return self.ordinals.add(record)
         return int(self.add_many(np.frombuffer(record, np.uint8), np.array([len(record)], np.int64))[0])
 
-    def add_many(self, data: NDArray[np.uint8], ends: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The ordinals of many serialized records."""
+    def add_many(
+        self, data: NDArray[np.uint8], ends: NDArray[np.int64], order: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int32]:
+        """The ordinals of many serialized records, which must be well formed.
+
+        `order` names the rows to add and in which order; all of them, first to last, if None.
+        """
+        if self.ordinals.canonical:
+            if self._added:
+                raise InputError(
+                    f"type {self.schema.name}: in canonical order all its records of a cycle are added by one call",
+                    "CanonicalOrder",
+                )
+            self._added = True
         preferred = None if self._restored is None else self._restored.preferred(data, ends)
-        return self.ordinals.assign(data, ends, preferred)
+        return self.ordinals.assign(data, ends, order=order, preferred=preferred)
 
     def restore(self, data: TypeData) -> None:
         """Go on from the records of a read state."""
@@ -130,11 +143,13 @@ class TypeWriter:
         self._restored = None
         self._shards_at_start = self.shards
         self.prepared = None
+        self._added = False
 
     def reset(self, options: WriteOptions) -> None:
         """Go back to the start of this cycle."""
         self.shards = self._shards_at_start
         self.prepared = None
+        self._added = False
         if self._restored is not None:
             self._begin_restored(self._restored)
             return

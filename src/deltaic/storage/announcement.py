@@ -263,14 +263,17 @@ class Announcements:
 
     def _put(self, what: str, change: Callable[[Record], Record], token: str) -> Announcement:
         delays = self._backoff.delays()
-        unanswered: Record | None = None
+        asked: Record | None = None  # the write that was sent last and may have landed, whatever was answered
+        unanswered = False
         for _ in range(_ATTEMPTS):
-            found = self._read_or_none(unanswered is not None, what)
+            found = self._read_or_none(asked is not None, what)
             if found is not None and found.record is not None and found.record.wrote(token):
                 return found
             base = self._base(found)
-            if unanswered is not None and base.sequence > unanswered.sequence + RECENT_TOKENS:
+            if asked is not None and base.sequence > asked.sequence + RECENT_TOKENS:
                 raise self._unknown(what)
+            if asked is not None and base.sequence >= asked.sequence:
+                unanswered = False  # others wrote in its place, and it cannot land any more
             record = self._next(base, change, token)
             data = encode_record(record, found.unknown if found is not None else None)
             try:
@@ -281,21 +284,22 @@ class Announcements:
             except CommitConflictError:
                 pass  # the next read tells who won; it may have been this very operation
             except CommitUnknownError:
-                unanswered = unanswered or record
+                unanswered = True
             else:
                 return Announcement(record, None, f"record:{etag}", found.unknown if found is not None else {})
+            asked = record
             self._backoff.sleep(next(delays))
-        if unanswered is not None:
+        if unanswered:
             raise self._unknown(what)
         raise CommitConflictError(f"cannot {what} in {self.store.url}: lost {_ATTEMPTS} races in a row")
 
-    def _read_or_none(self, after_unknown: bool, what: str) -> Announcement | None:
+    def _read_or_none(self, may_have_landed: bool, what: str) -> Announcement | None:
         try:
             return self.read()
         except NotFoundError:
             return None
         except StorageError as error:
-            if after_unknown:
+            if may_have_landed:
                 raise self._unknown(what) from error
             raise
 

@@ -197,18 +197,18 @@ class LocalStore:
         target = self._path(key)
         with (
             self._staged(key, chunks) as (temporary, etag),
-            self._named(key, conditional=False),
+            self._named(key, conditional=False) as naming,
             self._locked(target),
         ):
-            self._disk.rename(temporary, target)
+            naming.rename(temporary, target)
             self._disk.sync_folder(_folder_of(target))
         return etag
 
     def put_if_absent(self, key: str, data: Data) -> str:
         """Write an object if there is none of that key, else CommitConflictError."""
         target = self._path(key)
-        with self._staged(key, (data,)) as (temporary, etag), self._named(key, conditional=True):
-            self._disk.link(temporary, target)
+        with self._staged(key, (data,)) as (temporary, etag), self._named(key, conditional=True) as naming:
+            naming.link(temporary, target)
             with suppress(OSError):
                 self._disk.unlink(temporary)
             self._disk.sync_folder(_folder_of(target))
@@ -219,12 +219,12 @@ class LocalStore:
         target = self._path(key)
         with (
             self._staged(key, (data,)) as (temporary, new_etag),
-            self._named(key, conditional=True),
+            self._named(key, conditional=True) as naming,
             self._locked(target),
         ):
             if self._current_etag(key) != etag:
                 raise CommitConflictError(f"{self._shown(key)} was changed by another writer")
-            self._disk.rename(temporary, target)
+            naming.rename(temporary, target)
             self._disk.sync_folder(_folder_of(target))
         return new_etag
 
@@ -232,9 +232,9 @@ class LocalStore:
         """Give the bytes of a staged object a second name if that is free, else CommitConflictError."""
         etag = self.head(source).etag
         target = self._path(key)
-        with self._named(key, conditional=True):
+        with self._named(key, conditional=True) as naming:
             self._make_folders(_folder_of(target))
-            self._disk.link(self._path(source), target)
+            naming.link(self._path(source), target)
             self._disk.sync_folder(_folder_of(target))
         assert etag is not None
         return etag
@@ -325,18 +325,17 @@ class LocalStore:
         return digest.etag(self._disk.facts(handle))
 
     @contextmanager
-    def _named(self, key: str, *, conditional: bool) -> Iterator[None]:
-        """Translate what giving the name may raise; from here on a failure may have had its effect."""
+    def _named(self, key: str, *, conditional: bool) -> Iterator["_Naming"]:
+        """Translate what giving the name may raise, by how far it got."""
+        naming = _Naming(self._disk)
         try:
-            yield
+            yield naming
         except DeltaicError:
             raise
-        except FileExistsError as error:
-            raise CommitConflictError(f"{self._shown(key)} exists") from error
-        except TimeoutError as error:
-            raise self._failed("write", key, error) from error
         except OSError as error:
-            if conditional and error.errno not in _REFUSED:
+            if naming.asked and not naming.done and isinstance(error, FileExistsError):
+                raise CommitConflictError(f"{self._shown(key)} exists") from error
+            if conditional and (naming.done or (naming.asked and error.errno not in _REFUSED)):
                 raise CommitUnknownError(f"{self._shown(key)} may or may not be written: {error.strerror}") from error
             raise self._failed("write", key, error) from error
 
@@ -391,6 +390,23 @@ class LocalStore:
         for entry in entries:
             if entry.is_folder:
                 yield from self._all_folders(f"{folder}/{entry.name}" if folder else entry.name)
+
+
+class _Naming:
+    """The step that makes a write visible, and how far it got: before it nothing has happened, after it all has."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk, self.asked, self.done = disk, False, False
+
+    def link(self, source: str, target: str) -> None:
+        self.asked = True
+        self._disk.link(source, target)
+        self.done = True
+
+    def rename(self, source: str, target: str) -> None:
+        self.asked = True
+        self._disk.rename(source, target)
+        self.done = True
 
 
 class _Digest:

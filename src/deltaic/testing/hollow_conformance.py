@@ -1,8 +1,8 @@
 """Conformance with recorded Hollow cases: read everything, compare raw values, report one line per case.
 
-A folder of cases is laid out like the recorded fixtures: a sub-folder per case with `case.json`, blobs, and the content
-that another implementation read as State JSON. What is compared is `state.dump`, raw values, never a form that both sides
-were normalised to. Cases that need what is not built yet are *skipped*: neither passed nor failed.
+A folder of cases is laid out like the recorded fixtures: a sub-folder per case with `case.json`, blobs, and the
+content that another implementation read as State JSON. What is compared is `state.dump`, raw values, never a form
+that both sides were normalised to. Cases that need what is not built yet are *skipped*: neither passed nor failed.
 """
 
 import gzip

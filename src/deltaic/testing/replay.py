@@ -1,7 +1,7 @@
 """Replays a recorded history of write calls, and compares the blobs with those that Java made of it.
 
-A case is a folder of `fixtures/hollow`: `ops.jsonl` holds the calls and the ordinal that each `add` gave, the other files are
-what came out.
+A case is a folder of `fixtures/hollow`: `ops.jsonl` holds the calls and the ordinal that each `add` gave, the other
+files are what came out.
 """
 
 import gzip
@@ -18,7 +18,8 @@ from deltaic.errors import DeltaicError, InputError
 from deltaic.schema.text import parse_schemas
 from deltaic.schema.types import FieldType, ObjectSchema
 from deltaic.state.read import ReadState
-from deltaic.state.write import BlobPart, WriteState
+from deltaic.state.write import WriteState
+from deltaic.state.write_blobs import BlobPart
 from deltaic.wire.header import read_header, read_part_header
 from deltaic.wire.write_header import Envelope
 

@@ -233,9 +233,7 @@ def _read_map(cursor: Cursor, schema: MapSchema, slots: int) -> MapShard:
     total = _last(pointers, stride, bits_per_pointer, slots)
     buckets = _read_words(cursor, cursor.varint(), total * (bits_per_key + bits_per_value), schema.name)
     _check_side(cursor, schema.name, total, bits_per_key)
-    return MapShard(
-        slots - 1, pointers, bits_per_pointer, bits_per_size, buckets, bits_per_key, bits_per_value, total
-    )
+    return MapShard(slots - 1, pointers, bits_per_pointer, bits_per_size, buckets, bits_per_key, bits_per_value, total)
 
 
 def _width(cursor: Cursor, name: str, what: str, limit: int) -> int:

@@ -56,7 +56,9 @@ class ListShard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SetShard:
-    """Per record: end bucket (low `bits_per_pointer` bits), then size; buckets hold element ordinals, all ones is empty."""
+    """Per record: end bucket (low `bits_per_pointer` bits), then size; buckets hold element ordinals, all ones is
+    empty.
+    """
 
     max_ordinal: int
     pointers: Bytes

@@ -1,7 +1,7 @@
 """The order in which Java writes header tags (hollow-blob.md, 17.4): that of a hash map which is never rebuilt.
 
-`TagMap` is a mapping that iterates as Java's `ConcurrentHashMap` does after the same calls. Readers do not care; blobs that
-are equal to Java's byte for byte need it.
+`TagMap` is a mapping that iterates as Java's `ConcurrentHashMap` does after the same calls. Readers do not care;
+blobs that are equal to Java's byte for byte need it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
@@ -84,7 +84,7 @@ def _spread(name: str) -> int:
 
 
 def java_hash_order(names: Iterable[str]) -> list[str]:
-    """Names in the order in which Java's `HashMap` gives them after they were put in one by one (hollow-blob.md, 23.3)."""
+    """Names in the order of Java's `HashMap` after they were put in one by one (hollow-blob.md, 23.3)."""
     given = list(names)
     table = _FIRST_TABLE
     while len(given) > table - (table >> 2):

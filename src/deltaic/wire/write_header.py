@@ -15,8 +15,8 @@ from deltaic.wire.write_stream import Output, varint
 class Envelope:
     """The compatibility envelopes: what a blob carries for readers of another age.
 
-    `schemas` off leaves the schema list out of the header, `shard_counts` off leaves the counts out of type sections (all
-    types must then have one shard): both as very old writers did. The `..._extra` bytes are for readers to skip.
+    `schemas` off leaves the schema list out of the header, `shard_counts` off leaves the counts out of type sections
+    (all types must then have one shard): both as very old writers did. The `..._extra` bytes are for readers to skip.
     """
 
     schemas: bool = True

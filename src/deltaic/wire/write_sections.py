@@ -92,9 +92,7 @@ def _write_head(output: Output, content: SectionContent, envelope: Envelope) -> 
         output.varint(content.max_ordinal)
 
 
-def _write_body(
-    output: Output, content: SectionContent, number: int, slots: Slots, *, padded: bool
-) -> None:
+def _write_body(output: Output, content: SectionContent, number: int, slots: Slots, *, padded: bool) -> None:
     source = content.source
     match content.layout:
         case ObjectLayout() as layout:

@@ -1,7 +1,8 @@
 """Shard bodies, written from serialized records (hollow-blob.md, sections 6 to 9).
 
-Bodies go out in pieces of at most `CHUNK` records: memory does not grow with the type, but for the byte data of STRING and
-BYTES fields, of which one shard's is held. A chunk is a multiple of 64 records, so that its packed bits end on a word.
+Bodies go out in pieces of at most `CHUNK` records: memory does not grow with the type, but for the byte data of
+STRING and BYTES fields, of which one shard's is held. A chunk is a multiple of 64 records, so that its packed bits
+end on a word.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ class Slots(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PopulatedSlots:
-    """All slots of a shard of a snapshot: ordinals first, first + stride, ... of which the populated ones have records."""
+    """All slots of a shard of a snapshot: ordinals first, first + stride, ...; the populated ones have records."""
 
     populated: NDArray[np.uint64]
     first: int
@@ -104,9 +105,7 @@ def write_list_body(
     ends = [0]
     for chunk in slots.chunks():
         packed = np.empty(8 * _words(len(chunk) * layout.bits_per_pointer), np.uint8)
-        end = records.pack_list_pointers(
-            source.arena, source.starts, chunk, layout.bits_per_pointer, ends[-1], packed
-        )
+        end = records.pack_list_pointers(source.arena, source.starts, chunk, layout.bits_per_pointer, ends[-1], packed)
         ends.append(end)
         output.array(packed)
     side = _Side(output, width, ends, total if padded else ends[-1])
@@ -118,7 +117,7 @@ def write_list_body(
 def write_set_body(
     output: Output, source: RecordSource, slots: Slots, layout: SetLayout, total: int, *, padded: bool
 ) -> None:
-    """Write widths, pointers with sizes and buckets of a SET shard; `padded` (snapshots) fills up to `total` buckets."""
+    """Write widths, pointers with sizes and buckets of a SET shard; `padded` (snapshots) fills up to `total`."""
     width = layout.bits_per_element
     output.varint(layout.bits_per_pointer)
     output.varint(layout.bits_per_size)
@@ -137,7 +136,7 @@ def write_set_body(
 def write_map_body(
     output: Output, source: RecordSource, slots: Slots, layout: MapLayout, total: int, *, padded: bool
 ) -> None:
-    """Write widths, pointers with sizes and buckets of a MAP shard; `padded` (snapshots) fills up to `total` buckets."""
+    """Write widths, pointers with sizes and buckets of a MAP shard; `padded` (snapshots) fills up to `total`."""
     key_width, value_width = layout.bits_per_key, layout.bits_per_value
     output.varint(layout.bits_per_pointer)
     output.varint(layout.bits_per_size)

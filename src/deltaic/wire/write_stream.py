@@ -44,7 +44,7 @@ class Output:
             return
         self.flush()
         self.written += data.nbytes
-        self._pass_on(memoryview(data))
+        self._pass_on(data.data)
 
     def zeros(self, count: int) -> None:
         """Write that many zero bytes."""

@@ -26,7 +26,15 @@ def names(plan) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["snapshot-7", "snapshot_images-7", "delta-1-2", "delta_a-b-1-2", "reversedelta-2-1", "reversedelta_p-2-1", "header-9"],
+    [
+        "snapshot-7",
+        "snapshot_images-7",
+        "delta-1-2",
+        "delta_a-b-1-2",
+        "reversedelta-2-1",
+        "reversedelta_p-2-1",
+        "header-9",
+    ],
 )
 def test_names_are_read_and_written_alike(name):
     assert str(BlobName.parse(name)) == name

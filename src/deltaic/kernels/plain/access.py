@@ -220,7 +220,9 @@ class StateAccess:
             found = bits.gather(shard.records, shard.bits_per_record, shard.offsets[position], width, index)
             low = np.uint64((1 << (width - 1)) - 1)
             before = np.maximum(index - 1, 0)
-            starts: Any = bits.gather(shard.records, shard.bits_per_record, shard.offsets[position], width, before) & low
+            starts: Any = (
+                bits.gather(shard.records, shard.bits_per_record, shard.offsets[position], width, before) & low
+            )
             starts[index == 0] = 0
             here = found <= low
             ends = np.where(here, found, starts).astype(np.int64)
@@ -233,12 +235,20 @@ class StateAccess:
             pieces.append((data, places, starts.astype(np.int64), ends))
         offsets = np.zeros(count + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
+        mask = None if valid.all() else valid
+        if len(spec.shards) == 1 and pieces:
+            data, _, starts, ends = pieces[0]
+            filled = np.flatnonzero(ends > starts)
+            if not len(filled):
+                return offsets, data[:0], mask
+            if (starts[filled[1:]] == ends[filled[:-1]]).all():
+                return offsets, data[starts[filled[0]] : ends[filled[-1]]], mask
         out = np.empty(int(offsets[-1]), np.uint8)
         for data, places, starts, ends in pieces:
             size = ends - starts
             within = np.arange(int(size.sum()), dtype=np.int64) - np.repeat(np.cumsum(size) - size, size)
             out[np.repeat(offsets[places], size) + within] = data[np.repeat(starts, size) + within]
-        return offsets, out, None if valid.all() else valid
+        return offsets, out, mask
 
     def read_collections(
         self, number: int, ordinals: Ordinals | None, words: NDArray[np.uint64] | None, count: int

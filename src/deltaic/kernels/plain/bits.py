@@ -72,9 +72,7 @@ def scatter(
         np.bitwise_or.at(data, byte, np.where(ones.ravel() != 0, bit, np.uint8(0)))
 
 
-def first_fall(
-    data: NDArray[np.uint8], start_bit: int, stride_bits: int, width: int, count: int
-) -> tuple[int, int]:
+def first_fall(data: NDArray[np.uint8], start_bit: int, stride_bits: int, width: int, count: int) -> tuple[int, int]:
     """The index of the first element smaller than the one before it, or -1; and the largest element before that."""
     if width == 0 or count == 0:
         return -1, 0
@@ -156,6 +154,16 @@ def check_buckets(
     if not filled.any():
         return bad, -1, -1, total
     return bad, int(keys[filled].max()), int(values[filled].max()), total
+
+
+def set_bits(words: NDArray[np.uint64], ordinals: NDArray[np.int64]) -> None:
+    """Set the bits of these ordinals, which are below 64 times the number of words."""
+    np.bitwise_or.at(words, ordinals >> 6, np.uint64(1) << (ordinals & 63).astype(np.uint64))
+
+
+def list_bits(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The ordinals whose bits are set, rising."""
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).astype(np.int64)
 
 
 def _first(mask: NDArray[np.bool_]) -> int:

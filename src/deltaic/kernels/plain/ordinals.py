@@ -1,12 +1,13 @@
 """The map from serialized records to ordinals, plain: a dict of bytes.
 
-A record is a byte string (hollow-blob.md, section 11). Known bytes keep their ordinal, new ones take the next of the free
-pool, or the next number that was never used; every record added is marked populated. With four partitions a new record
-takes its ordinal from the partition (bytes hash and 3), whose ordinals are those with that remainder (section 12).
-Callers see to it that `ends` never fall and stay inside `data`.
+A record is a byte string (hollow-blob.md, section 11). Known bytes keep their ordinal, new ones take the next of the
+free pool, or the next number that was never used; every record added is marked populated. With four partitions a new
+record takes its ordinal from the partition (bytes hash and 3), whose ordinals are those with that remainder (section
+12). Callers see to it that `ends` never fall and stay inside `data`.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,7 +180,7 @@ class OrdinalMap:
 def _split(data: Bytes, ends: Ends) -> list[bytes]:
     whole = data.tobytes()
     starts = [0, *ends.tolist()]
-    return [whole[start:end] for start, end in zip(starts[:-1], starts[1:], strict=True)]
+    return [whole[start:end] for start, end in pairwise(starts)]
 
 
 def _words(members: "set[int] | dict[int, bytes]", last: int) -> Words:

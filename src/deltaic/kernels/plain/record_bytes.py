@@ -1,6 +1,7 @@
-"""One serialized record (hollow-blob.md, section 11), read and written byte by byte: what the plain record kernels stand on."""
+"""One serialized record (hollow-blob.md, section 11), read and written byte by byte, for the plain record kernels."""
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ Record = bytes | memoryview
 
 REFERENCE, INT, LONG, BOOLEAN, FLOAT, DOUBLE, STRING, BYTES = range(8)
 NO_BUCKETS, MIXED, UNMIXED = range(3)
-"""What stands beside each element of a serialized set or map: nothing, the bucket of the mixed hash, of the hash as is."""
+"""What stands beside each element of a serialized set or map: nothing, the bucket of its mixed or plain hash."""
 
 NULL = 0x80
 NULL_FLOAT, NAN = 0x7FC00001, 0x7FC00000
@@ -30,14 +31,17 @@ class Bits:
         self.count = 0 if carry is None else int(carry[1])
 
     def add(self, value: int, width: int) -> None:
+        """Append a value."""
         self.value |= value << self.count
         self.count += width
 
     def finish(self, words: Bytes) -> None:
+        """Write all bits, the last word filled up with zeros."""
         count = (self.count + 63) // 64
         words[: 8 * count] = self._swapped(count)
 
     def flush(self, words: Bytes, carry: NDArray[np.uint64]) -> int:
+        """Write the whole words and carry the rest."""
         count = self.count // 64
         words[: 8 * count] = self._swapped(count)
         carry[0], carry[1] = self.value >> 64 * count, self.count - 64 * count
@@ -49,6 +53,7 @@ class Bits:
 
 
 def varint(value: int) -> bytes:
+    """The base-128 groups of a number."""
     groups = [value & 0x7F]
     while value := value >> 7:
         groups.append(0x80 | value & 0x7F)
@@ -56,6 +61,7 @@ def varint(value: int) -> bytes:
 
 
 def read(record: Record, position: int) -> tuple[int, int]:
+    """Read a number; gives it and the position after it."""
     value = 0
     while True:
         byte = record[position]
@@ -66,6 +72,7 @@ def read(record: Record, position: int) -> tuple[int, int]:
 
 
 def skip(record: Record, position: int, kind: int) -> int:
+    """The position after a field."""
     if kind in (FLOAT, DOUBLE):
         return position + (4 if kind == FLOAT else 8)
     if record[position] == NULL or kind == BOOLEAN:
@@ -75,12 +82,14 @@ def skip(record: Record, position: int, kind: int) -> int:
 
 
 def null(kind: int) -> bytes:
+    """The bytes of a null."""
     if kind == FLOAT:
         return NULL_FLOAT.to_bytes(4, "big")
     return NULL_DOUBLE.to_bytes(8, "big") if kind == DOUBLE else bytes((NULL,))
 
 
 def fixed(kind: int, raw: int) -> bytes:
+    """The bytes of a value of a fixed kind, from its raw bits."""
     if kind == FLOAT:
         raw &= MASK32
         return (NAN if raw & 0x7FFF_FFFF > 0x7F80_0000 else raw).to_bytes(4, "big")
@@ -100,6 +109,7 @@ def fixed(kind: int, raw: int) -> bytes:
 
 
 def bucket(code: int, mask: int, buckets: int) -> bytes:
+    """The bytes of a start bucket."""
     if buckets == NO_BUCKETS:
         return b""
     signed = code - (1 << 32) if code >> 31 else code
@@ -107,12 +117,14 @@ def bucket(code: int, mask: int, buckets: int) -> bytes:
 
 
 def width_of(record: Record, position: int, kind: int) -> int:
+    """The bits that a fixed field needs."""
     if kind in (BOOLEAN, FLOAT, DOUBLE):
         return {BOOLEAN: 2, FLOAT: 32, DOUBLE: 64}[kind]
     return 1 if record[position] == NULL else (read(record, position)[0] + 1).bit_length()
 
 
 def stored(piece: Record, kind: int, width: int) -> int:
+    """What a fixed field is stored as."""
     if kind in (FLOAT, DOUBLE):
         return int.from_bytes(piece, "big")
     if piece[0] == NULL:
@@ -121,6 +133,7 @@ def stored(piece: Record, kind: int, width: int) -> int:
 
 
 def list_of(record: Record) -> list[int]:
+    """The elements of a list."""
     size, position = read(record, 0)
     found = []
     for _ in range(size):
@@ -130,6 +143,7 @@ def list_of(record: Record) -> list[int]:
 
 
 def set_of(record: Record) -> list[tuple[int, int]]:
+    """Elements and start buckets of a set."""
     size, position = read(record, 0)
     element, found = 0, []
     for _ in range(size):
@@ -141,6 +155,7 @@ def set_of(record: Record) -> list[tuple[int, int]]:
 
 
 def map_of(record: Record) -> list[tuple[int, int, int]]:
+    """Keys, values and start buckets of a map."""
     size, position = read(record, 0)
     key, found = 0, []
     for _ in range(size):
@@ -153,6 +168,7 @@ def map_of(record: Record) -> list[tuple[int, int, int]]:
 
 
 def placed(entries: list[tuple[int, int, int]], hashes: Ordinals) -> list[int | None]:
+    """The hash table of (member, what is stored, start bucket): linear probing."""
     size = hashing.hash_table_size(len(entries))
     table: list[int | None] = [None] * size
     for member, stored, bucket in entries:
@@ -164,6 +180,7 @@ def placed(entries: list[tuple[int, int, int]], hashes: Ordinals) -> list[int | 
 
 
 def field_start(record: Record, kinds: Bytes, field: int) -> int:
+    """Where a field starts."""
     position = 0
     for kind in kinds[:field].tolist():
         position = skip(record, position, kind)
@@ -171,6 +188,7 @@ def field_start(record: Record, kinds: Bytes, field: int) -> int:
 
 
 def java_hash(units: Record) -> int:
+    """Java's hash of a text's UTF-16 units."""
     value = position = 0
     while position < len(units):
         if len(units) - position == 1 and units[position] == NULL:
@@ -181,10 +199,12 @@ def java_hash(units: Record) -> int:
 
 
 def fold(raw: int) -> int:
+    """High word xor low word."""
     return (raw ^ raw >> 32) & MASK32
 
 
 def checked_varint(record: Record, position: int, longest: int) -> tuple[int, int]:
+    """Read a number, or raise ValueError."""
     value, after = read(record, position)
     if record[position] == NULL or after - position > longest or value >> (32 if longest == 5 else 64):
         raise ValueError
@@ -192,6 +212,7 @@ def checked_varint(record: Record, position: int, longest: int) -> tuple[int, in
 
 
 def checked_field(record: Record, position: int, kind: int) -> int:
+    """The position after a field, or ValueError or IndexError."""
     if kind in (FLOAT, DOUBLE):
         after = skip(record, position, kind)
         raw = int.from_bytes(record[position:after], "big")
@@ -215,14 +236,13 @@ def checked_field(record: Record, position: int, kind: int) -> int:
             raise ValueError
         if kind == STRING:
             check_units(record[after - value : after])
-    elif (kind == REFERENCE and value > 0x7FFF_FFFF) or (kind == INT and value == MASK32):
-        raise ValueError
-    elif kind == LONG and value == MASK64:
+    elif value > {REFERENCE: 0x7FFF_FFFF, INT: MASK32 - 1, LONG: MASK64 - 1}[kind]:
         raise ValueError
     return after
 
 
 def check_units(units: Record) -> None:
+    """Raise ValueError if this is no character data."""
     position = 0
     if units == bytes((NULL,)):
         return
@@ -234,30 +254,36 @@ def check_units(units: Record) -> None:
 
 
 def at(arena: Bytes, starts: Ends, ordinal: int) -> memoryview:
+    """An ordinal's record and whatever follows it."""
     # Serialized records end by themselves: how far this one goes is found while it is read.
-    return memoryview(arena)[int(starts[ordinal]) :]
+    return arena.data[int(starts[ordinal]) :]
 
 
 def each(arena: Bytes, starts: Ends, ordinals: Ordinals) -> Iterator[memoryview]:
+    """The records of these ordinals."""
     return (at(arena, starts, ordinal) for ordinal in ordinals.tolist())
 
 
 def split(data: Bytes, ends: Ends) -> list[bytes]:
+    """Records as byte strings."""
     whole = data.tobytes()
     starts = [0, *ends.tolist()]
-    return [whole[start:end] for start, end in zip(starts[:-1], starts[1:], strict=True)]
+    return [whole[start:end] for start, end in pairwise(starts)]
 
 
 def ranges(offsets: Ends) -> Iterator[tuple[int, int]]:
+    """Start and end of every range."""
     bounds = offsets.tolist()
-    return zip(bounds[:-1], bounds[1:], strict=True)
+    return pairwise(bounds)
 
 
 def joined(records: Iterable[bytes]) -> tuple[Bytes, Ends]:
+    """Records back to back, and their ends."""
     made = list(records)
     ends = np.cumsum([len(record) for record in made], dtype=np.int64) if made else np.zeros(0, np.int64)
     return array(b"".join(made)), ends
 
 
 def array(data: bytes | bytearray) -> Bytes:
+    """Bytes as an array."""
     return np.frombuffer(bytes(data), np.uint8)

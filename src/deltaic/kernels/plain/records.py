@@ -1,11 +1,13 @@
 """Serialized records: made from columns, measured, and packed into the bodies of shards. Slow and obvious.
 
-A serialized record is the byte string of hollow-blob.md, section 11; many of them are `(data, ends)`: one array of bytes and
-the end of every record. Inside a writer they lie in an arena, and `starts` gives where the record of an ordinal begins.
-Packing takes `slots`: the ordinals to write in order, -1 for a hole. Packed words come out big-endian, as blobs
-have them. A bit array that is written in pieces keeps its last, unfinished word in `carry`: bits and their number.
+A serialized record is the byte string of hollow-blob.md, section 11; many of them are `(data, ends)`: one array of
+bytes and the end of every record. Inside a writer they lie in an arena, and `starts` gives where the record of an
+ordinal begins. Packing takes `slots`: the ordinals to write in order, -1 for a hole. Packed words come out
+big-endian, as blobs have them. A bit array that is written in pieces keeps its last, unfinished word in `carry`: bits
+and their number.
 
-Field kinds are numbered as in hollow-blob.md, section 3: REFERENCE 0, INT 1, LONG 2, BOOLEAN 3, FLOAT 4, DOUBLE 5, STRING 6, BYTES 7.
+Field kinds are numbered as in hollow-blob.md, section 3: REFERENCE 0, INT 1, LONG 2, BOOLEAN 3, FLOAT 4, DOUBLE 5,
+STRING 6, BYTES 7.
 """
 
 from collections.abc import Sequence
@@ -236,7 +238,7 @@ def map_statistics(
     size_widths: NDArray[np.int64],
     totals: NDArray[np.int64],
 ) -> None:
-    """Count maps by the bits of their largest key + 1, of their largest value and of their size, and buckets by shard."""
+    """Count maps by the bits of their largest key + 1, largest value and size, and buckets by shard."""
     for ordinal, record in zip(ordinals.tolist(), raw.each(arena, starts, ordinals), strict=True):
         entries = raw.map_of(record)
         key_widths[(max((key for key, _, _ in entries), default=0) + 1).bit_length()] += sign
@@ -255,7 +257,7 @@ def pack_objects(
     variable: Sequence[Bytes],
     used: NDArray[np.int64],
 ) -> None:
-    """Pack the fixed-length part of each slot into `words`; append variable data to `variable`, whose use `used` counts."""
+    """Pack the fixed-length part of each slot into `words`; append byte data to `variable`, whose use `used` counts."""
     bits = raw.Bits()
     for ordinal in slots.tolist():
         record = b"" if ordinal < 0 else raw.at(arena, starts, ordinal)
@@ -377,7 +379,7 @@ def follow(arena: Bytes, starts: Ends, ordinals: Ordinals, kinds: Bytes, field: 
 
 
 def key_field_hashes(arena: Bytes, starts: Ends, ordinals: Ordinals, kinds: Bytes, field: int) -> tuple[Ordinals, int]:
-    """The hash of one field of each record for hash keys (2.2), and the first row whose text or bytes are null, or -1."""
+    """The hash of one field of each record for hash keys (2.2), and the first row with null text or bytes, or -1."""
     kind = int(kinds[field])
     hashes = np.zeros(len(ordinals), np.uint32)
     bad = -1
