@@ -27,7 +27,8 @@ class Limits:
     max_shards: int = 1 << 16
     max_schema_bytes: int = 16 << 20
     max_state_bytes: int | None = None
-    """Memory that one state may take, and twice this during a refresh; None is without limit."""
+    """Memory that one state may take; None is without limit. A refresh holds the old state and what changes of the new
+    one, so that its peak is at most twice this. Refused before the memory is taken."""
 
 
 DEFAULT_LIMITS = Limits()

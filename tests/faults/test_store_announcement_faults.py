@@ -132,6 +132,7 @@ def test_an_unanswered_put_that_others_wrote_over_is_still_found() -> None:
 
 
 def test_two_producers_under_random_faults_announce_each_version_once() -> None:
+    total_acknowledged = total_refused = 0
     for seed in range(60):
         chance = random.Random(seed)
         now = [1000.0]
@@ -174,6 +175,7 @@ def test_two_producers_under_random_faults_announce_each_version_once() -> None:
         except NotFoundError:
             assert not acknowledged, f"seed {seed}"
             continue
+        total_acknowledged, total_refused = total_acknowledged + len(acknowledged), total_refused + len(refused)
         known = {number: announcements.entry_of(number) for number in range(1, version + 1)}
         for number, epoch in acknowledged:
             entry = known[number]
@@ -184,6 +186,7 @@ def test_two_producers_under_random_faults_announce_each_version_once() -> None:
         if acknowledged:
             announcements.repair_number()
             assert store.get("announced.version").data == str(announcements.read().version()).encode()
+    assert total_acknowledged > 1000 and total_refused > 100
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,16 @@ def _plant_in_blob(folder: Path) -> None:
     path.write_bytes(data)
 
 
+def _plant_in_calls(folder: Path) -> None:
+    path = folder / "ops.jsonl"
+    lines = path.read_text().splitlines()
+    write = next(place for place, line in enumerate(lines) if json.loads(line)["op"] == "write")
+    operation = json.loads(lines[write])
+    operation["nextTag"] = "0123456789abcdef"
+    lines[write] = json.dumps(operation)
+    path.write_text("\n".join(lines))
+
+
 def _plant_null_for_false(folder: Path) -> None:
     path = folder / "state-1.json"
     text = path.read_text()
@@ -85,6 +95,7 @@ def _plant_null_for_false(folder: Path) -> None:
         ("shards", _plant_in_state),
         ("shards", _plant_in_blob),
         ("collections", _plant_in_blob),
+        ("hash-keys", _plant_in_calls),
     ],
 )
 def test_a_planted_fault_fails_exactly_its_case(tmp_path, name, plant):

@@ -104,7 +104,9 @@ def _by_going_back(current: int, wanted: int, chain: Chain, failed: Set[BlobName
     version = current
     while (step := _step(chain.reverse_deltas, version, failed)) is not None:
         back.append(step)
-        version = step.to_version
+        came_from, version = version, step.to_version
+        if version > wanted or chain.deltas.get(version) == came_from:
+            continue
         onward = _by_deltas(version, wanted, chain, failed)
         if onward.version == wanted:
             return Plan((*back, *onward.steps), wanted)

@@ -528,6 +528,70 @@ cdef list member_list(StateAccess state, TypeSlot* slot, int64_t ordinal, bint p
     return members
 
 
+# Plain values
+
+cdef object plain_value(StateAccess state, TypeSlot* slot, int64_t ordinal, int64_t depth, int64_t* budget):
+    """What `content.to_python` gives, which also makes the error where references nest too deep."""
+    cdef FieldSlot* field
+    cdef int position
+    cdef object spec
+    cdef uint64_t raw
+    if slot.boxed:
+        return read_field(state, slot, ordinal, 0)
+    budget[0] -= 1
+    if depth <= 0 or budget[0] <= 0:
+        raise content.too_deep(state.types[slot.number].name, ordinal, depth)
+    if slot.kind == OBJECT:
+        result = {}
+        spec = state.types[slot.number]
+        for position in range(slot.field_count):
+            field = &slot.shards[ordinal & slot.shard_mask].fields[position]
+            if field.code == REFERENCE:
+                value = None
+                if (ordinal >> slot.shift) < slot.shards[ordinal & slot.shard_mask].count:
+                    raw = raw_field(slot, ordinal, position)
+                    if raw != field.mask:
+                        value = plain_link(state, slot, position, raw, depth, budget)
+            else:
+                value = read_field(state, slot, ordinal, position)
+            result[(<tuple>spec.field_names)[position]] = value
+        return result
+    if slot.kind != MAP:
+        return [
+            plain_link(state, slot, 0, <uint64_t>element, depth, budget)
+            for element in member_list(state, slot, ordinal, False)
+        ]
+    pairs = [
+        (
+            plain_link(state, slot, 0, <uint64_t>key, depth, budget),
+            plain_link(state, slot, 1, <uint64_t>target, depth, budget),
+        )
+        for key, target in member_list(state, slot, ordinal, True)
+    ]
+    if slot.links[0] is not NULL and slot.links[0].boxed and len({key for key, _ in pairs}) == len(pairs):
+        return dict(pairs)
+    return pairs
+
+
+cdef object plain_link(
+    StateAccess state, TypeSlot* slot, int position, uint64_t target, int64_t depth, int64_t* budget
+):
+    cdef TypeSlot* link = slot.links[position]
+    if link is NULL:
+        return Reference(state.types[slot.number].link_names[position], target)
+    if target >= <uint64_t>link.limit:
+        bad_reference(state, link, target)
+    return plain_value(state, link, <int64_t>target, depth - 1, budget)
+
+
+cdef object plain_record(Record record, int64_t max_depth):
+    cdef int64_t budget = content.MAX_VALUES
+    require(record)
+    if max_depth > content.MAX_PLAIN_DEPTH:
+        raise InputError(f"max_depth is at most {content.MAX_PLAIN_DEPTH}")
+    return plain_value(record.state, record.slot, record.number, max_depth, &budget)
+
+
 # Records
 
 cdef inline object make_record(StateAccess state, TypeSlot* slot, int64_t ordinal):
@@ -549,21 +613,33 @@ cdef object checked_record(StateAccess state, TypeSlot* slot, int64_t ordinal):
     return make_record(state, slot, ordinal)
 
 
-@cython.final
 cdef class TypeAccess:
-    """The records of one type by ordinal: those that are populated, and ghosts."""
+    """The records of one type by ordinal: those that are populated, and ghosts. A subclass may open itself late."""
 
-    cdef readonly StateAccess state
+    cdef StateAccess state
     cdef TypeSlot* slot
 
-    def __cinit__(self, StateAccess state not None, Py_ssize_t number):
-        if not 0 <= number < state.count:
-            raise IndexError(f"there is no type number {number}")
-        self.state = state
-        self.slot = &state.slots[number]
+    def _open(self):
+        """The `StateAccess` to read from and the number of the type."""
+        raise NotImplementedError
 
     def __getitem__(self, int64_t ordinal):
+        if self.slot is NULL:
+            self._ready()
         return checked_record(self.state, self.slot, ordinal)
+
+    cdef int _ready(self) except -1:
+        cdef StateAccess state
+        cdef Py_ssize_t number
+        state, number = self._open()
+        if not 0 <= number < state.count:
+            raise IndexError(f"there is no type number {number}")
+        # Without the global lock two threads may come here at once; the slot, which others look at, is set last.
+        with cython.critical_section(self):
+            if self.slot is NULL:
+                self.state = state
+                self.slot = &state.slots[number]
+        return 0
 
 
 @cython.no_gc
@@ -593,8 +669,7 @@ cdef class Record:
 
     def to_python(self, *, Py_ssize_t max_depth=content.MAX_DEPTH):
         """Dicts, lists and scalars, references followed; InputError where they nest deeper than `max_depth`."""
-        require(self)
-        return content.to_python(self.state, self.slot.number, self.number, max_depth)
+        return plain_record(self, max_depth)
 
     def __eq__(self, other):
         if self is other:
@@ -651,7 +726,7 @@ cdef class ObjectRecord(Record):
         require(self)
         if self.slot.boxed:
             return {"value": read_field(self.state, self.slot, self.number, 0)}
-        return content.to_python(self.state, self.slot.number, self.number, max_depth)
+        return plain_record(self, max_depth)
 
 
 cdef int field_position(ObjectRecord record, str name) except -1:
@@ -990,6 +1065,41 @@ cdef void raw_run(ShardSlot* shard, FieldSlot* field, int64_t first, int64_t n, 
             bit += stride
 
 
+cdef int64_t raw_words(
+    ShardSlot* shard, FieldSlot* field, const uint64_t* words, int64_t count, int64_t* word, uint64_t* out
+) noexcept nogil:
+    """Records of one shard whose bits are set, whole words of bits while a block has room; how many."""
+    cdef uint64_t[64] run
+    cdef uint64_t bits, null = field.mask
+    cdef int64_t n = 0, first, i
+    if field.code == FLOAT:
+        null = NULL_FLOAT
+    elif field.code == DOUBLE:
+        null = NULL_DOUBLE
+    while word[0] < count and n + 64 <= BLOCK:
+        bits = words[word[0]]
+        first = word[0] << 6
+        word[0] += 1
+        if bits == ALL_ONES and first + 64 <= shard.count:
+            raw_run(shard, field, first, 64, out + n)
+            n += 64
+        elif first + 64 <= shard.count:
+            if bits:
+                # Every record is decoded and written; the place moves on only behind those that are wanted.
+                raw_run(shard, field, first, 64, run)
+                for i in range(64):
+                    out[n] = run[i]
+                    n += (bits >> i) & 1
+        else:
+            for i in range(64):
+                if (bits >> i) & 1:
+                    out[n] = null
+                    if first + i < shard.count:
+                        raw_run(shard, field, first + i, 1, out + n)
+                    n += 1
+    return n
+
+
 cdef inline bint no_value(TypeSlot* slot, int64_t ordinal, int position) noexcept nogil:
     cdef ShardSlot* shard = &slot.shards[ordinal & slot.shard_mask]
     return shard.fields[position].width == 0 or (ordinal >> slot.shift) >= shard.count
@@ -1091,22 +1201,32 @@ cdef object read_fixed_column(
     cdef int64_t[BLOCK] chosen
     cdef uint64_t[BLOCK] raw
     cdef int64_t done = 0, n, i, here, nulls = 0
-    cdef bint run = slot.shard_mask == 0 and ordinals is None
+    cdef bint run = slot.shard_mask == 0 and ordinals is None and field.width > 0
+    cdef bint by_words = run and words is not None
+    cdef int64_t word = 0
     cdef bint floating = code == FLOAT or code == DOUBLE
     cdef uint64_t null = ALL_ONES
     with nogil:
         while done < count:
-            n = rows.fill(chosen)
-            if n == 0:
-                break
-            # A run of one shard needs no arithmetic per record; its nulls keep the width of the field.
-            if run and field.width and chosen[n - 1] - chosen[0] == n - 1 and chosen[n - 1] < slot.shards[0].count:
-                raw_run(&slot.shards[0], field, chosen[0], n, raw)
+            # One shard needs no arithmetic per record; its nulls keep the width of the field.
+            if by_words:
+                n = raw_words(&slot.shards[0], field, rows.words, rows.word_count, &word, raw)
+                if n == 0:
+                    if word >= rows.word_count:
+                        break
+                    continue
                 null = field.mask
             else:
-                raw_rows(slot, position, chosen, n, raw)
-                null = ALL_ONES
-            if floating and null == ALL_ONES:
+                n = rows.fill(chosen)
+                if n == 0:
+                    break
+                if run and chosen[n - 1] < slot.shards[0].count:
+                    raw_run(&slot.shards[0], field, chosen[0], n, raw)
+                    null = field.mask
+                else:
+                    raw_rows(slot, position, chosen, n, raw)
+                    null = ALL_ONES
+            if floating and not by_words and null == ALL_ONES:
                 for i in range(n):
                     here = chosen[i]
                     if here < 0 or no_value(slot, here, position):
@@ -1160,7 +1280,7 @@ cdef object read_variable_column(
     cdef uint8_t* mask = byte_address(valid)
     cdef int64_t[BLOCK] chosen
     cdef int64_t done = 0, n, i, ordinal, total = 0, nulls = 0, bad = -1
-    cdef int64_t index, bit, start, end, first = 0, previous = 0
+    cdef int64_t index, bit, start, end, first = 0, previous = 0, expected = -1, last_end = 0
     cdef bint adjacent = slot.shard_mask == 0
     cdef ShardSlot* shard
     cdef FieldSlot* field
@@ -1185,7 +1305,9 @@ cdef object read_variable_column(
                         if raw <= field.end_mask:
                             mask[done + i] = 1
                             end = <int64_t>raw
-                            if index:
+                            if ordinal == expected:
+                                start = last_end
+                            elif index:
                                 start = <int64_t>(
                                     read_bits(shard.records, bit - shard.stride, field.width, field.mask)
                                     & field.end_mask
@@ -1193,6 +1315,9 @@ cdef object read_variable_column(
                             if start > end or end > field.data_size:
                                 bad = ordinal
                                 break
+                        if slot.shard_mask == 0:
+                            expected = ordinal + 1
+                            last_end = <int64_t>(raw & field.end_mask)
                 nulls += mask[done + i] == 0
                 if end > start:
                     if total == 0:

@@ -25,6 +25,9 @@ NULL_DOUBLE = 0x7FF8000000000001
 MAX_DEPTH = 64
 """How deep `to_python` and equality follow references, unless told otherwise."""
 
+MAX_PLAIN_DEPTH = 200
+"""The largest `max_depth`: the values are made by recursion."""
+
 MAX_VALUES = 10_000_000
 """How many records one `to_python` may visit: shared children are repeated, so a small state can be a huge tree."""
 
@@ -138,6 +141,12 @@ def members_of(place: Place) -> list[tuple[int, ...]]:
     return [(element,) for element in reads.elements(number, ordinal)]
 
 
+def too_deep(type_name: str, ordinal: int, depth: int) -> InputError:
+    """The error for a tree of references that has no end, or none in sight."""
+    bound = "references nest deeper than max_depth allows" if depth <= 0 else f"more than {MAX_VALUES:,} records"
+    return InputError(f"type {type_name}, record {ordinal}: {bound}", "TooDeep")
+
+
 class _Budget:
     __slots__ = ("values",)
 
@@ -147,6 +156,8 @@ class _Budget:
 
 def to_python(reads: Reads, number: int, ordinal: int, max_depth: int) -> object:
     """A record as dicts, lists and scalars, references followed."""
+    if max_depth > MAX_PLAIN_DEPTH:
+        raise InputError(f"max_depth is at most {MAX_PLAIN_DEPTH}")
     return _plain(reads, number, ordinal, max_depth, _Budget())
 
 
@@ -156,8 +167,7 @@ def _plain(reads: Reads, number: int, ordinal: int, depth: int, budget: _Budget)
         return reads.field(number, ordinal, 0)
     budget.values -= 1
     if depth <= 0 or budget.values <= 0:
-        bound = "references nest deeper than max_depth allows" if depth <= 0 else f"more than {MAX_VALUES:,} records"
-        raise InputError(f"type {spec.name}, record {ordinal}: {bound}", "TooDeep")
+        raise too_deep(spec.name, ordinal, depth)
     if spec.kind == OBJECT:
         result: dict[str, object] = {}
         for position, name in enumerate(spec.field_names):

@@ -180,15 +180,14 @@ class BytesColumn(Column):
 
     def to_pylist(self) -> list[Any]:
         """The values as Python objects, None for null."""
-        whole, ends = self.data.tobytes(), self.offsets.tolist()
-        values: list[Any] = [self._value(whole[start:end]) for start, end in pairwise(ends)]
+        values = self._pieces(self.data.tobytes(), self.offsets.tolist())
         if self.valid is not None:
             for row in np.flatnonzero(~self.valid).tolist():
                 values[row] = None
         return values
 
-    def _value(self, piece: bytes) -> object:
-        return piece
+    def _pieces(self, whole: bytes, ends: list[int]) -> list[Any]:
+        return [whole[start:end] for start, end in pairwise(ends)]
 
     def arrow_column(self, *, on_invalid_text: InvalidText = "error") -> ArrowColumn:
         """The values in Arrow's layout."""
@@ -203,8 +202,11 @@ class TextColumn(BytesColumn):
     lone_surrogates: int
     """How many texts hold a lone surrogate: they are no Unicode text, and Arrow does not take them."""
 
-    def _value(self, piece: bytes) -> object:
-        return piece.decode("utf-8", "surrogatepass")
+    def _pieces(self, whole: bytes, ends: list[int]) -> list[Any]:
+        if whole.isascii():
+            letters = whole.decode("ascii")
+            return [letters[start:end] for start, end in pairwise(ends)]
+        return [whole[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
 
     def arrow_column(self, *, on_invalid_text: InvalidText = "error") -> ArrowColumn:
         """The values in Arrow's layout."""

@@ -86,7 +86,8 @@ class Rows:
 
     def refused(self, index: int, path: str, why: str, code: str) -> InputError:
         """The error for one value: column, row, and why."""
-        return InputError(f"column {path!r}, row {self.row(index)}: {why}", code)
+        column = f"column {path!r}, " if path else ""
+        return InputError(f"{column}row {self.row(index)}: {why}", code)
 
     def walk(self) -> "list[Rows]":
         """These rows and all below."""

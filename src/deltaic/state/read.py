@@ -31,6 +31,8 @@ from deltaic.wire.section import TypeSection, read_section_if
 if TYPE_CHECKING:
     from deltaic.state.view import TypeView
 
+_HEADER_ROOM_BYTES = 1 << 20
+
 
 class ReadState:
     """All records of all types at one version. Never changes: a delta makes a new one."""
@@ -75,7 +77,7 @@ class ReadState:
             limits: bounds on what the bytes may ask for.
             check: False skips the load checks; only for bytes that were checked before.
         """
-        header, sections, at = _read_blob(source, parts or {}, None, filter, limits, delta=False)
+        header, sections, at = _read_blob(source, parts or {}, None, filter, _for_snapshot(limits, filter), delta=False)
         types: dict[str, TypeData] = {}
         reaches: list[Reach] = []
         wanted = {schema.name: schema for schema in filter.apply(header.schemas)} if filter is not None else None
@@ -120,6 +122,7 @@ class ReadState:
         if check:
             for section in sections:
                 reaches += check_section(section, at)
+        _check_refresh(self, sections, limits, at)
         types = {name: replace(data, previous=data.populated) for name, data in self.types.items()}
         seen: set[str] = set()
         for section in sections:
@@ -180,6 +183,13 @@ class ReadState:
         from deltaic.state.checksum import state_checksum
 
         return state_checksum(self.types)
+
+
+def _for_snapshot(limits: Limits, filter: Filter | None) -> Limits:
+    """A state is about as large as its snapshot: one that is far too large is refused by its size alone."""
+    if limits.max_state_bytes is None or filter is not None:
+        return limits
+    return replace(limits, max_blob_bytes=min(limits.max_blob_bytes, 2 * limits.max_state_bytes + _HEADER_ROOM_BYTES))
 
 
 def _type_data(section: TypeSection) -> TypeData:
@@ -249,6 +259,16 @@ def _read_sections(
         if isinstance(section, TypeSection):
             sections.append(section)
     return sections
+
+
+def _check_refresh(state: ReadState, sections: list[TypeSection], limits: Limits, at: str) -> None:
+    """Refuse a delta whose changed types would not fit, before they are made."""
+    if limits.max_state_bytes is None:
+        return
+    grown = state.nbytes + sum(section.size_bytes for section in sections)
+    if grown > limits.max_state_bytes:
+        reason = f"the state would take up to {grown:,} bytes, limit is {limits.max_state_bytes:,}"
+        raise LimitError("Limit", reason, at)
 
 
 def _check_size(state: ReadState, limits: Limits, at: str) -> None:

@@ -5,6 +5,7 @@ with the last record. Nothing here makes a circle of references, so no memory wa
 """
 
 from collections.abc import Mapping
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -66,8 +67,22 @@ class StateRecords:
 
     def of(self, name: str) -> "access.TypeAccess":
         """The records of a type by ordinal."""
-        reader: access.TypeAccess = self._kernel.TypeAccess(self.reader, self.number(name))
+        reader: access.TypeAccess = _records_of_type(self._kernel)(self, self.number(name))
         return reader
+
+
+@cache
+def _records_of_type(kernel: Any) -> Any:
+    class TypeRecords(kernel.TypeAccess):  # type: ignore[misc, unused-ignore]
+        """The records of one type, with either kernel."""
+
+        def __init__(self, records: StateRecords, number: int) -> None:
+            self._place = records.reader, number
+
+        def _open(self) -> Any:
+            return self._place
+
+    return TypeRecords
 
 
 _shared: "WeakKeyDictionary[ReadState, StateRecords]" = WeakKeyDictionary()

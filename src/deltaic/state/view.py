@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltaic.binary.arrow import ArrowTable
 from deltaic.errors import InputError, NotFoundError
+from deltaic.kernels import access
 from deltaic.schema.types import ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
 from deltaic.state.arrow import BATCH_ROWS, CIRCLE_DEPTH, refers_to_itself, to_arrow
 from deltaic.state.bitset import OrdinalSet
@@ -25,19 +26,22 @@ if TYPE_CHECKING:
     from deltaic.state.read import ReadState
 
 
-class TypeView:
+class TypeView(access.TypeAccess):
     """The records of one type of a state: `view[ordinal]`, `view.column(name)`, `view.to_arrow()`.
 
     Iteration and `len` are about the populated records; `view[ordinal]` also gives ghosts, removed by the last delta.
     A view holds the state's memory, not the state.
     """
 
-    __slots__ = ("_access", "_records", "data")
+    # `view[ordinal]` is the kernel's own: a record, populated or a ghost, or NotFoundError.
+    __slots__ = ("_records", "data")
 
     def __init__(self, state: "ReadState", data: TypeData) -> None:
         self.data = data
         self._records = records_of(state)
-        self._access: Any = None
+
+    def _open(self) -> "tuple[access.StateAccess, int]":
+        return self._records.reader, self._records.number(self.name)
 
     @property
     def name(self) -> str:
@@ -105,18 +109,8 @@ class TypeView:
     def __len__(self) -> int:
         return len(self.data.populated)
 
-    def __getitem__(self, ordinal: int) -> Any:
-        """The record at an ordinal, populated or a ghost; of an OBJECT, LIST, SET or MAP class of `state.records`.
-
-        Raises:
-            NotFoundError: the ordinal holds no record.
-        """
-        if self._access is None:
-            self._access = self._records.of(self.name)
-        return self._access[ordinal]
-
     def __iter__(self) -> Iterator[Any]:
-        return (self[ordinal] for ordinal in self.data.populated)
+        return map(self.__getitem__, self.data.populated)
 
     def __contains__(self, wanted: object) -> bool:
         """True for a populated ordinal, and for a record equal to a populated one at its own ordinal."""

@@ -1,4 +1,4 @@
-"""Conformance with recorded Hollow cases: read everything, compare raw values, report one line per case.
+"""Conformance with recorded Hollow cases: read and write everything, compare raw values and bytes, a line per case.
 
 A folder of cases is laid out like the recorded fixtures: a sub-folder per case with `case.json`, blobs, and the
 content that another implementation read as State JSON. What is compared is `state.dump`, raw values, never a form
@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from deltaic.state.dump import dump_records, dump_state
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
 from deltaic.testing.hollow_vectors import check_vectors
+from deltaic.testing.replay import expected_blob, replay_case, same_blob
 
 Json = Any
 
@@ -167,6 +169,7 @@ def _check_chain(folder: Path, checker: _Checker) -> None:
             checker.equal(f"tag order of version {version['version']}", order, list(state.header_tags))
     if "lookups" in case:
         _check_lookups(folder, case, checker)
+    _check_written(folder, case, checker)
     _check_without_parts(folder, case, checker)
     _check_filtered(folder, case, checker)
     _check_forms(folder, case, checker)
@@ -286,6 +289,17 @@ def _check_forms(folder: Path, case: Json, checker: _Checker) -> None:
                 state = snapshot
 
 
+def _check_written(folder: Path, case: Json, checker: _Checker) -> None:
+    """Make the recorded calls again and compare the blobs, header tags as maps."""
+    if not (folder / case.get("ops", "ops.jsonl")).is_file():
+        return
+    for version in replay_case(folder):
+        for name, blob in version.blobs.items():
+            recorded = expected_blob(folder, name)
+            if recorded is not None:
+                checker.equal(f"{name} as written", None, same_blob(recorded, blob))
+
+
 def _check_lookups(folder: Path, case: Json, checker: _Checker) -> None:
     states = {version["version"]: ReadState.load(folder / version["snapshot"]) for version in case["versions"]}
     for lookup in read_json(folder / case["lookups"]):
@@ -311,7 +325,7 @@ def _check_store(folder: Path, checker: _Checker) -> None:
     expected = {version["version"]: read_json(folder / version["state"]) for version in layout["versions"]}
     state = ReadState.load(store / f"snapshot-{numbers[0]}")
     checker.equal(f"snapshot {numbers[0]}", expected[numbers[0]], dump_state(state, numbers[0]))
-    for before, after in zip(numbers, numbers[1:], strict=False):
+    for before, after in pairwise(numbers):
         state = state.apply(store / f"delta-{before}-{after}")
         checker.equal(f"delta to {after}", expected[after], dump_state(state, after))
         if (store / f"snapshot-{after}").exists():

@@ -119,6 +119,14 @@ def test_limits_are_obeyed():
         ReadState.load(io.BytesIO(path.read_bytes()), limits=Limits(max_blob_bytes=100))
 
 
+def test_a_refresh_past_the_limit_is_refused_and_the_state_stays():
+    state = ReadState.load(SHARDS / "snapshot-1")
+    before = dump_state(state)
+    with pytest.raises(LimitError, match="would take up to"):
+        state.apply(SHARDS / "delta-1-2", limits=Limits(max_state_bytes=state.nbytes))
+    assert dump_state(state) == before
+
+
 def test_what_is_not_there_is_named():
     with pytest.raises(NotFoundError, match="no blob snapshot-9"):
         ReadState.load(SHARDS / "snapshot-9")
@@ -144,5 +152,5 @@ def test_a_part_of_another_blob_is_refused(hollow_fixtures):
 def test_a_state_says_what_it_is():
     state = ReadState.load(SHARDS / "snapshot-1")
     assert "10 types" in repr(state) and f"{state.tag:016x}" in repr(state)
-    assert len(state) == 10 and "Item" in state and list(state)[0] == "Item"
+    assert len(state) == 10 and "Item" in state and next(iter(state)) == "Item"
     assert state.nbytes == sum(data.nbytes for data in state.types.values())

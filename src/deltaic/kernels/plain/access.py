@@ -431,17 +431,21 @@ def gather_slices(data: NDArray[np.uint8], starts: Ordinals, ends: Ordinals) -> 
 
 
 class TypeAccess:
-    """The records of one type by ordinal: those that are populated, and ghosts."""
+    """The records of one type by ordinal: those that are populated, and ghosts. A subclass may open itself late."""
 
-    __slots__ = ("_number", "state")
+    __slots__ = ("_opened",)
+    _opened: tuple[StateAccess, int]
 
-    def __init__(self, state: StateAccess, number: int) -> None:
-        if not 0 <= number < len(state.types):
-            raise IndexError(f"there is no type number {number}")
-        self.state, self._number = state, number
+    def _open(self) -> tuple[StateAccess, int]:
+        """The `StateAccess` to read from and the number of the type."""
+        raise NotImplementedError
 
     def __getitem__(self, ordinal: SupportsIndex) -> "Record":
-        return self.state.record(self._number, ordinal.__index__())
+        try:
+            state, number = self._opened
+        except AttributeError:
+            state, number = self._opened = self._open()
+        return state.record(number, ordinal.__index__())
 
 
 class Record:

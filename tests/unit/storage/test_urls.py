@@ -1,0 +1,169 @@
+"""From URLs to stores, across processes, and the testing stores themselves."""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+
+from deltaic.errors import CommitConflictError, CommitUnknownError, InputError, StorageError
+from deltaic.storage import urls
+from deltaic.storage.local import LocalStore
+from deltaic.storage.remote import RemoteStore
+from deltaic.storage.store import Store
+from deltaic.storage.urls import open_store
+from deltaic.testing.faulty_store import EVERY_FAULT, Fault, FaultKind, FaultyStore, Moment
+from deltaic.testing.simulated_store import SimulatedStore
+from deltaic.testing.stores import S3Server, s3_server
+
+
+def test_paths_and_file_urls_are_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "a b%"
+    for url in (str(folder), folder, folder.as_uri(), "a b%", "./a b%", f"file://localhost{folder.as_uri()[7:]}"):
+        store = open_store(url)
+        assert isinstance(store, LocalStore)
+        assert store.url == folder.as_uri()
+    open_store(folder).put("k", b"x")
+    assert (folder / "k").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("url", ["file://host/x", "nothing://x/y", "", "a\0b", "s3://", "s3:///x", "s3://bucket/../x"])
+def test_what_is_no_store_is_refused(url: str) -> None:
+    with pytest.raises(InputError):
+        open_store(url)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/a", "s3a://bucket", "gs://bucket/a/b", "az://container/a"])
+def test_cloud_urls_open_without_asking_anybody(url: str) -> None:
+    options = {"az": {"account_name": "fake", "account_key": "ZmFrZQ=="}, "gs": {"skip_signature": "true"}}
+    store = open_store(url, options=options.get(url[:2], {"region": "us-east-1"}))
+    assert isinstance(store, RemoteStore)
+    assert (store.url, isinstance(store, Store)) == (url, True)
+
+
+def test_a_memory_store_with_a_name_is_shared() -> None:
+    open_store("memory:shared-by-name").put("k", b"x")
+    assert open_store("memory:shared-by-name").get("k").data == b"x"
+    assert list(open_store("memory:another-name").list()) == []
+    assert list(open_store("memory:").list()) == []
+
+
+def test_options_for_a_store_that_takes_none_are_refused(tmp_path: Path) -> None:
+    for url in (str(tmp_path), "memory:"):
+        with pytest.raises(InputError):
+            open_store(url, options={"region": "x"})
+
+
+def test_another_scheme_comes_from_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = EntryPoints([EntryPoint("sim", f"{__name__}:make_simulated", "deltaic.stores")])
+    monkeypatch.setattr(urls, "entry_points", lambda **chosen: points.select(**chosen))
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[test_paths_and_file_urls_are_local.__module__])
+    assert isinstance(open_store("sim://x", options={"a": 1}), SimulatedStore)
+    with pytest.raises(InputError):
+        open_store("other://x")
+
+
+def make_simulated(url: str, options: dict[str, object]) -> SimulatedStore:
+    assert (url, options) == ("sim://x", {"a": 1})
+    return SimulatedStore()
+
+
+def test_a_local_store_is_pickled_as_its_place(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, file_mode=0o600).child("a")
+    store.put("k", b"x")
+    other = pickle.loads(pickle.dumps(store))
+    assert (other.url, other.get("k").data, other._modes) == (store.url, b"x", (0o600, 0o755))
+
+
+def test_a_bare_import_takes_no_client_library() -> None:
+    script = "import sys, deltaic.storage as s; s.open_store('/tmp'); print([m for m in ('obstore', 'moto', 'cramjam', 'asyncio', 'pyarrow') if m in sys.modules])"
+    answer = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    pytest.importorskip("moto", reason="moto is not installed")
+    with s3_server() as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", ["local", "memory", "s3"])
+def test_a_store_works_in_a_forked_child(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if kind == "s3":
+        store: Store = request.getfixturevalue("s3").store("forked")
+    else:
+        store = open_store(tmp_path if kind == "local" else "memory:")
+    store.put("k", b"before the fork")
+    child = os.fork()
+    if child == 0:
+        try:
+            works = store.get("k").data == b"before the fork" and store.put("child", b"x") and store.head("child")
+            os._exit(0 if works else 1)
+        finally:
+            os._exit(2)
+    deadline = 100
+    while True:
+        finished, status = os.waitpid(child, os.WNOHANG)
+        if finished:
+            break
+        deadline -= 1
+        if deadline == 0:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            raise AssertionError("the child hangs")
+        import time
+
+        time.sleep(0.1)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert store.get("k").data == b"before the fork"
+
+
+def test_faults_come_at_the_call_that_was_named() -> None:
+    store = SimulatedStore()
+    faulty = FaultyStore(store, [Fault(FaultKind.IO_ERROR, call_number=2, operation="put")])
+    faulty.put("a", b"1")
+    faulty.get("a")
+    with pytest.raises(StorageError):
+        faulty.child("deep").put("b", b"2")
+    faulty.put("c", b"3")
+    assert [info.key for info in store.list()] == ["a", "c"]
+    assert faulty.calls == [("put", "a"), ("get", "a"), ("put", "b"), ("put", "c")]
+
+
+@pytest.mark.parametrize(("kind", "moment"), EVERY_FAULT)
+def test_a_fault_has_its_effect_or_none_and_its_type(kind: FaultKind, moment: Moment) -> None:
+    store = SimulatedStore()
+    faulty = FaultyStore(store, [Fault(kind, moment, from_then_on=True)])
+    with pytest.raises((StorageError, CommitUnknownError, CommitConflictError)) as caught:
+        faulty.put_if_absent("k", b"x")
+    assert bool(list(store.list())) is (moment is Moment.AFTER)
+    if kind in (FaultKind.TIMEOUT, FaultKind.UNAVAILABLE):
+        assert type(caught.value) is CommitUnknownError
+    if kind is FaultKind.LOST_ANSWER:
+        assert type(caught.value) is CommitConflictError
+    with pytest.raises(StorageError):
+        faulty.get("k")
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    import random
+
+    from deltaic.testing.simulated_store import FaultRates
+
+    def run(seed: int) -> list[str]:
+        store = SimulatedStore(random=random.Random(seed), clock=lambda: 0.0, faults=FaultRates(0.2, 0.2, 0.2))
+        for number in range(50):
+            try:
+                store.put_if_absent(f"k{number % 10}", b"x")
+            except (StorageError, CommitUnknownError, CommitConflictError):
+                continue
+        return [call.outcome for call in store.history]
+
+    assert run(1) == run(1) != run(2)
+    assert set(run(1)) == {"done", "CommitConflictError", "CommitUnknownError"}
