@@ -15,6 +15,9 @@ MOST_ORDINALS = 200
 MOST_RECORDS = 5
 """Records that are read one by one, of each type."""
 
+MOST_FIELDS = 40
+"""Fields that are read as columns, of each type."""
+
 DEPTH = 3
 """References that are followed. Damaged references can lead in circles, whose content has no end."""
 
@@ -36,7 +39,7 @@ def use(state: ReadState) -> None:
 def _use_columns(view: TypeView, below: OrdinalSet) -> None:
     for ordinals in (None, below.ordinals()[::-1].copy(), view.ghosts.ordinals()):
         if isinstance(view.schema, ObjectSchema):
-            for field in view.schema.fields:
+            for field in view.schema.fields[:MOST_FIELDS]:
                 view.column(field.name, ordinals)
         else:
             view.members(ordinals)

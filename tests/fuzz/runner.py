@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,13 +16,20 @@ MOST_CRASHES = 5
 class Findings:
     """What a range of numbers led to."""
 
-    failures: list[str] = field(default_factory=list)
-    endings: dict[str, int] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    """What went wrong, by the number that led to it; -1 if the process did not get that far."""
+    endings: Counter[str] = field(default_factory=Counter)
+    """How often each ending came that may come."""
+    named: dict[int, str] = field(default_factory=dict)
+    """The endings of single numbers, where a plan tells them."""
 
     @property
     def tried(self) -> int:
         """Blobs that ended as they may."""
-        return sum(self.endings.values())
+        return self.endings.total()
+
+    def __str__(self) -> str:
+        return "\n\n".join(self.failures.values())
 
 
 def fuzz(plan: str, start: int, stop: int, step: int = 1) -> Findings:
@@ -36,18 +44,21 @@ def fuzz(plan: str, start: int, stop: int, step: int = 1) -> Findings:
         for line in done.stdout.splitlines():
             answer = json.loads(line)
             if "number" in answer:
-                found.failures.append(_described(plan, answer["number"], answer["error"], answer["tail"]))
+                number = answer["number"]
+                found.failures[number] = _described(plan, number, answer["error"], answer["tail"])
+            elif "done" in answer:
+                found.named[answer["done"]] = answer["ending"]
             else:
-                for ending, count in answer.get("endings", {}).items():
-                    found.endings[ending] = found.endings.get(ending, 0) + count
+                found.endings.update(answer["endings"])
         if done.returncode in (0, 1) and '"endings"' in done.stdout:
             break
         if not reached:
-            found.failures.append(f"the process ended with {done.returncode} before its first blob:\n{done.stderr}")
+            found.failures[-1] = f"the process ended with {done.returncode} before its first blob:\n{done.stderr}"
             break
         crashes += 1
-        found.failures.append(_described(plan, int(reached), f"the process ended with {done.returncode}", done.stderr))
-        start = int(reached) + step
+        killed = int(reached)
+        found.failures[killed] = _described(plan, killed, f"the process ended with {done.returncode}", done.stderr)
+        start = killed + step
     return found
 
 

@@ -1,4 +1,4 @@
-"""Recorded write calls, made again, give the blobs that Java made of them: bit for bit, order of header tags included."""
+"""Recorded write calls, made again, give the blobs that Java made of them, bit for bit, order of tags included."""
 
 from pathlib import Path
 

@@ -33,7 +33,7 @@ def sum_of(write):
 
 
 def add(state, catalogue):
-    """Add all movies as Java's object mapper would: per movie the title, per actor name and actor, the list, the movie."""
+    """Add all movies in the order of Java's object mapper: title, per actor name and actor, list, movie."""
     movies, actors = catalogue.columns(), actor_columns()
     count, offsets = len(movies.id), np.asarray(movies.cast_offsets, np.int64)
     titles_at = offsets[:-1] + np.arange(count)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from deltaic.schema.schemas import SchemaSet
 from deltaic.schema.types import Field, FieldType, ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
+from deltaic.state import ingest_fold
 from deltaic.state.ingest import CanonicalIngest, ingest_arrow, ingest_dicts, ingest_objects
 from deltaic.state.write import WriteState
 
@@ -171,6 +172,20 @@ def test_arrow_rows_get_the_ordinals_of_records_added_one_by_one(case: Case, chu
     expected = [_add_one(by_record, "Root", row) for row in case.rows]
     ordinals = ingest_arrow(by_column, "Root", _table(case), chunk_records=chunk_records)
     assert ordinals.dtype == np.int32
+    assert ordinals.tolist() == expected
+    assert _content(by_column) == _content(by_record)
+
+
+@given(cases(), st.integers(1, 10), st.integers(0, 6))
+def test_structs_that_repeat_are_numbered_as_any_others(case: Case, chunk_records: int, judged_after: int) -> None:
+    by_record, by_column = WriteState(case.schemas), WriteState(case.schemas)
+    rows = [*case.rows, *case.rows[::-1], *case.rows]
+    expected = [_add_one(by_record, "Root", row) for row in rows]
+    with pytest.MonkeyPatch.context() as patch:
+        # Some places are given up on after a few structs, others never.
+        patch.setattr(ingest_fold, "_JUDGED_AFTER", judged_after)
+        repeated = Case(case.schemas, case.arrow, rows)
+        ordinals = ingest_arrow(by_column, "Root", _table(repeated), chunk_records=chunk_records)
     assert ordinals.tolist() == expected
     assert _content(by_column) == _content(by_record)
 

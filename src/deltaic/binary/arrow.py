@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.errors import InputError, MissingExtraError
-from deltaic.kernels import access
+from deltaic.kernels import access, stream
 
 if TYPE_CHECKING:
     import pyarrow
@@ -152,10 +152,9 @@ def read_stream(source: Any) -> tuple[ArrowField, Iterator[ArrowColumn]]:
     import nanoarrow
 
     if hasattr(source, "__arrow_c_stream__"):
-        stream = nanoarrow.c_array_stream(source)
-        schema = stream.get_schema()
-        kind = read_field(schema)
-        return kind, (_read(kind, _Node(array.view(), array)) for array in stream)
+        arrays = nanoarrow.c_array_stream(source)
+        kind = read_field(arrays.get_schema())
+        return kind, (_read(kind, _Node(array.view(), array)) for array in arrays)
     if hasattr(source, "__arrow_c_array__"):
         array = nanoarrow.c_array(source)
         kind = read_field(array.schema)
@@ -431,7 +430,7 @@ class ArrowTable:
         kind = self.field.plain
         schema = c_schema(kind)
         arrays = (_c_array(batch, schema).__arrow_c_array__()[1] for batch in self.batches())
-        return _stream_kernel().make_stream(lambda: c_schema(kind).__arrow_c_schema__(), arrays)
+        return stream.make_stream(lambda: c_schema(kind).__arrow_c_schema__(), arrays)
 
     def to_pyarrow(self) -> "pyarrow.Table":
         """The rows as a pyarrow table."""
@@ -439,21 +438,6 @@ class ArrowTable:
         # Batches are made here, not behind the C interface, so that their errors stay what they are.
         batches = [pyarrow.record_batch(ArrowArray(batch)) for batch in self.batches()]
         return pyarrow.Table.from_batches(batches, schema=pyarrow.schema(self))
-
-
-def _stream_kernel() -> Any:
-    from deltaic.kernels import PLAIN_ASKED
-
-    if not PLAIN_ASKED:
-        try:
-            from deltaic.kernels import _stream
-
-            return _stream
-        except ImportError:
-            pass
-    from deltaic.kernels.plain import stream
-
-    return stream
 
 
 def _pyarrow(need: str) -> Any:

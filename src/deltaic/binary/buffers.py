@@ -5,6 +5,7 @@ for the next state, up to `RECYCLED_LIMIT_BYTES`. Every array has `SLACK` zero b
 kernels load 8 bytes at any element.
 """
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -60,6 +61,10 @@ class Recycler:
         array: Bytes = np.asarray(_Lent(memory, self._returned))
         return array
 
+    def after_fork(self) -> None:
+        """Make it usable in a child: another thread of the parent may have held the lock."""
+        self._lock = threading.RLock()
+
     def clear(self) -> None:
         """Give all kept memory back to the system."""
         with self._lock:
@@ -96,13 +101,17 @@ class _Lent:
 RECYCLER = Recycler(RECYCLED_LIMIT_BYTES)
 """The recycler of this process."""
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=RECYCLER.after_fork)
 
 _elsewhere: ContextVar[Callable[[int], Bytes] | None] = ContextVar("deltaic_allocator", default=None)
 
 
 @contextmanager
 def allocating(allocate: Callable[[int], Bytes]) -> Iterator[None]:
-    """Take large buffers from `allocate(size_bytes)` inside the block, which gives zeroed memory: a shared arena's."""
+    """Take large buffers from `allocate(size_bytes)` inside the block, which gives memory with any content: a shared
+    arena's.
+    """
     token = _elsewhere.set(allocate)
     try:
         yield
@@ -115,10 +124,7 @@ def zeros(used_bytes: int) -> Bytes:
     size = _rounded(used_bytes)
     if size < _SMALLEST_BYTES:
         return np.zeros(size, np.uint8)
-    elsewhere = _elsewhere.get()
-    if elsewhere is not None:
-        return elsewhere(size)
-    array = RECYCLER.take(size)[:size]
+    array = _take(size)
     array[:] = 0
     return array
 
@@ -126,15 +132,14 @@ def zeros(used_bytes: int) -> Bytes:
 def empty(used_bytes: int) -> Bytes:
     """An array of `used_bytes`, with any content, plus zeroed slack."""
     size = _rounded(used_bytes)
-    elsewhere = _elsewhere.get()
-    if size < _SMALLEST_BYTES:
-        array = np.empty(size, np.uint8)
-    elif elsewhere is not None:
-        return elsewhere(size)
-    else:
-        array = RECYCLER.take(size)[:size]
+    array = np.empty(size, np.uint8) if size < _SMALLEST_BYTES else _take(size)
     array[used_bytes:] = 0
     return array
+
+
+def _take(size: int) -> Bytes:
+    elsewhere = _elsewhere.get()
+    return RECYCLER.take(size)[:size] if elsewhere is None else elsewhere(size)
 
 
 def _rounded(used_bytes: int) -> int:

@@ -21,6 +21,9 @@ from deltaic.errors import DeltaicError, InputError, MissingExtraError
 GROUPS = ("schema", "blob", "conformance")
 """The modules of `deltaic.cli` that hold a group of commands."""
 
+TOP_LEVEL = {"chain": ("follow", "status", "pin", "unpin", "promote", "withdraw", "verify")}
+"""The modules whose commands stand beside the groups, and those commands."""
+
 
 class _Commands(TyperGroup):
     """Turns an error into one line: people read what went wrong, not where in our code."""
@@ -73,7 +76,7 @@ def _doctor(
     raise typer.Exit(diagnose(url, as_json=as_json))
 
 
-def build_app(groups: Iterable[str] = GROUPS) -> typer.Typer:
+def build_app(groups: Iterable[str] = (*GROUPS, *TOP_LEVEL)) -> typer.Typer:
     """Make the command tree with these groups, as far as they exist."""
     app = typer.Typer(
         name="deltaic",
@@ -86,8 +89,13 @@ def build_app(groups: Iterable[str] = GROUPS) -> typer.Typer:
     app.callback()(_root)
     app.command("doctor")(_doctor)
     for group in groups:
-        if importlib.util.find_spec(f"deltaic.cli.{group}") is not None:
-            app.add_typer(importlib.import_module(f"deltaic.cli.{group}").app, name=group)
+        if importlib.util.find_spec(f"deltaic.cli.{group}") is None:
+            continue
+        commands = importlib.import_module(f"deltaic.cli.{group}").app
+        if group in TOP_LEVEL:
+            app.registered_commands += commands.registered_commands
+        else:
+            app.add_typer(commands, name=group)
     return app
 
 
@@ -96,8 +104,9 @@ def run(words: Sequence[str]) -> int:
     # No option of the root takes a value, so the first word that is no option names the command.
     command = next((word for word in words if not word.startswith("-")), None)
     groups = {"doctor": ()} | {group: (group,) for group in GROUPS}
+    groups |= {name: (module,) for module, names in TOP_LEVEL.items() for name in names}
     try:
-        app = build_app(groups.get(command or "", GROUPS))
+        app = build_app(groups.get(command or "", (*GROUPS, *TOP_LEVEL)))
         app(list(words), prog_name="deltaic")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -1,60 +1,88 @@
 """One copy per host: states in files that every process maps.
 
 The processes of a host that follow one chain with one filter share a folder. A state in it is a *manifest*,
-`state-<version>.json`, that says which bytes of which files its arrays are; the files are native-endian and never
-change once a manifest names them. One process at a time holds the folder's lock and makes the next state: large
-arrays are allocated in new files from the start, unchanged ones are the files of the state before. The others attach:
-they read the manifest and map. A manifest appears by a rename, so a state is there whole or not at all; the lock ends
-with its holder, however that dies, and what it left half done is swept by the next one.
+`state-<version>.json`, that says which bytes of which files its arrays are. One process at a time, the *maker*, holds
+the folder's lock and makes the next state: large arrays are allocated in files from the start, unchanged ones are the
+files of the state before. The others attach: they read the manifest and map. A manifest appears by a rename, so a state
+is there whole or not at all; the lock ends with its holder, however that dies, and what it left half done is swept by
+the next one.
+
+Who has attached holds a lease, a shared lock on the manifest, for as long as an array of the state is in use. The maker
+removes the manifests of old states on which nobody has one, and writes the next state into their files: memory that was
+used before costs a fraction of new memory. So a folder holds the newest state, the one before it (which becomes the
+one after it), and those that somebody still reads. Files are only ever written over if they are known to have no
+reader; in every other case they are unlinked, and processes that map them keep the memory.
 
 Space is reserved before it is written, so that a full mount is an error and not a crash. The folder belongs to the
-user alone. Files of old states are unlinked as soon as no manifest needs them; processes that still map them keep the
-memory.
+user alone.
 """
 
+import atexit
 import contextlib
-import fcntl
 import hashlib
 import logging
-import mmap
 import os
-import stat
 import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-import numpy as np
-from numpy.typing import NDArray
-
 from deltaic.binary import buffers
-from deltaic.consumer.arena_manifest import Manifest, Place, describe, rebuild
+from deltaic.consumer.arena_folder import Lease, OnStep, PrivateFolder, is_unused
+from deltaic.consumer.arena_making import Making, used_name
+from deltaic.consumer.arena_manifest import (
+    FORMAT,
+    Bytes,
+    Manifest,
+    boot_identity,
+    decode_manifest,
+    describe_types,
+    encode_manifest,
+    rebuild,
+)
+from deltaic.consumer.arena_memory import Loan, Mapping
 from deltaic.errors import DecodeError, StorageError
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
 
-Bytes = NDArray[np.uint8]
-
 log = logging.getLogger("deltaic.consumer")
 
-KEPT_STATES = 2
-"""How many states stay attachable: the newest, and the one before for processes on their way to it."""
+SPARE_BYTES = buffers.RECYCLED_LIMIT_BYTES
+"""How much memory that no process reads is kept for the next state."""
 
-_SHARED_MEMORY = Path("/dev/shm")
+WAIT_SECONDS = 60.0
+"""How long a process waits for another one to make a state before it goes on without sharing."""
+
+_POLL_SECONDS = 0.002
+_MAX_MANIFEST_BYTES = 1 << 30
 
 
 class Arena:
-    """The shared states of one chain and one filter on this host."""
+    """The shared states of one chain and one filter on this host. Any thread may use it.
 
-    def __init__(self, folder: Path, *, reserve_bytes: int = 64 << 20) -> None:
-        self.folder = folder
-        self._reserve_bytes = reserve_bytes
-        self._mapped: weakref.WeakValueDictionary[str, _Mapping] = weakref.WeakValueDictionary()
-        self._mapping_lock = threading.Lock()
-        _make_private(folder)
+    Args:
+        folder: where the files are; made if it is not there.
+        spare_bytes: how much memory that no process reads is kept for the next state.
+        on_step: called before and after each change of the folder, for tests.
+    """
+
+    def __init__(self, folder: Path, *, spare_bytes: int = SPARE_BYTES, on_step: OnStep | None = None) -> None:
+        self._folder = PrivateFolder(folder, on_step)
+        self._spare_bytes = spare_bytes
+        self._guard = threading.Lock()
+        self._mapped: weakref.WeakValueDictionary[str, Mapping] = weakref.WeakValueDictionary()
+        self._leases: weakref.WeakValueDictionary[str, Lease] = weakref.WeakValueDictionary()
+        # What this process wrote stays mapped while the files are there: to write into them again costs no faults.
+        self._written: dict[str, Mapping] = {}
+        _arenas.add(self)
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder.path
 
     @classmethod
     def open(cls, identity: str, *, base: Path | None = None, need_bytes: int = 0) -> "Arena":
@@ -65,245 +93,406 @@ class Arena:
             base: a folder to use instead of the host's shared memory.
             need_bytes: how much room there should be; without it in shared memory, the cache folder is taken.
         """
-        name = hashlib.blake2b(identity.encode(), digest_size=12).hexdigest()
-        root = base if base is not None else _base_folder(need_bytes)
-        _make_private(root)
-        return cls(root / name)
+        from deltaic.consumer.arena_places import arena_roots
+
+        name = hashlib.blake2b(f"{FORMAT}\0{identity}".encode(), digest_size=12).hexdigest()
+        roots = arena_roots() if base is None else [base]
+        for position, root in enumerate(roots):
+            try:
+                free_bytes = PrivateFolder(root).free_bytes()
+                if position + 1 == len(roots) or free_bytes >= need_bytes or (root / name).is_dir():
+                    return cls(root / name)
+                log.info("%s has room for %d MiB: states are shared through the next place", root, free_bytes >> 20)
+            except StorageError as error:
+                if position + 1 == len(roots):
+                    raise
+                log.warning("states are not shared through %s: %s", root, error)
+        raise StorageError("there is no place for shared states")
 
     @contextlib.contextmanager
-    def lock(self, timeout_seconds: float = 60.0) -> Iterator[None]:
+    def lock(self, timeout_seconds: float = WAIT_SECONDS) -> Iterator[None]:
         """Be the one process that makes states. The lock ends with the process."""
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            deadline = time.monotonic() + timeout_seconds
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        reason = f"another process has held the lock of {self.folder.name} for {timeout_seconds} s"
-                        raise StorageError(reason) from None
-                    time.sleep(0.002)
+        with self._folder.lock(timeout_seconds):
             yield
-        finally:
-            os.close(descriptor)
 
     def versions(self) -> tuple[int, ...]:
         """Versions that can be attached, rising."""
-        names = (path.name for path in self.folder.glob("state-*.json"))
-        return tuple(sorted(int(name[6:-5]) for name in names if name[6:-5].isdigit()))
+        found = (_version_of(name) for name in self._folder.names())
+        return tuple(sorted(version for version in found if version is not None))
 
-    def attach(self, version: int, filter: Filter | None = None) -> ReadState | None:
-        """The shared state of a version; None if there is none."""
-        for _ in range(3):
-            try:
-                manifest = msgspec.json.decode((self.folder / f"state-{version}.json").read_bytes(), type=Manifest)
-                return rebuild(manifest, self._map, filter)
-            except FileNotFoundError:
-                # Gone, or replaced by a newer state while it was read: look once more.
-                if not (self.folder / f"state-{version}.json").exists():
-                    return None
-            except msgspec.MsgspecError as error:
-                raise DecodeError("BadManifest", str(error), f"state-{version}.json") from error
-        return None
+    def size_bytes(self) -> int:
+        """Bytes of all files, in use or spare."""
+        total = 0
+        for name in self._folder.names():
+            with contextlib.suppress(FileNotFoundError):
+                total += self._folder.stat(name).st_blocks * 512
+        return total
 
-    def share(self, version: int, build: Callable[[], ReadState]) -> ReadState:
+    def attach(self, version: int, filter: Filter | None = None, *, fingerprint: str = "") -> ReadState | None:
+        """The shared state of a version; None if there is none.
+
+        Args:
+            version: which one.
+            filter: what the state says was left out; part of the arena's identity.
+            fingerprint: a state that was shared with another one is not what is wanted, and counts as none.
+
+        Raises:
+            DecodeError: its manifest or one of its files is damaged.
+        """
+        name = f"state-{version}.json"
+        lease = self._lease(name)
+        if lease is None:
+            return None
+        manifest = _read_manifest(lease.descriptor, name)
+        if manifest.version != version or manifest.fingerprint != fingerprint:
+            return None
+        return rebuild(manifest, self._borrowing(lease, name), filter, name)
+
+    def share(self, version: int, build: Callable[[], ReadState], *, fingerprint: str = "") -> ReadState:
         """Make a state and share it; the caller holds the lock. Gives the shared form of what `build` gives.
 
         Large arrays that `build` allocates are in shared files from the start.
         """
-        self._sweep_unfinished()
-        token = uuid.uuid4().hex[:12]
-        scribe = _Scribe(self.folder, token)
+        name = f"state-{version}.json"
+        room = self._make_room(name)
+        making = Making(self._folder, self._map_to_write, room.free)
         try:
-            with buffers.allocating(scribe.allocate):
+            with making.allocating():
                 state = build()
-            self._room(state.nbytes)
-            manifest = describe(state, version, lambda array: self._place(array, scribe))
-            scribe.close()
-            _write_atomically(self.folder / f"state-{version}.json", msgspec.json.encode(manifest))
-            shared = rebuild(manifest, self._map, state.filter)
+            manifest = Manifest(
+                boot=boot_identity(),
+                serial=room.serial,
+                version=version,
+                fingerprint=fingerprint,
+                tag=state.tag,
+                origin_tag=state.origin_tag,
+                header_tags=dict(state.header_tags),
+                types=describe_types(state, making.places(state, self._in_use())),
+            )
+            self._folder.write(name, encode_manifest(manifest))
+            lease = self._lease(name)
+            if lease is None:
+                raise StorageError(f"{name} of a shared state is gone from {self.folder}")
+            # Who keeps what `build` gave has the state too.
+            making.hand_over(lease)
+            shared = rebuild(manifest, self._borrowing(lease, name), state.filter, name)
+            spare = making.set_aside(self._spare_bytes)
         except BaseException:
-            del scribe
-            self._sweep_unfinished()
+            self._sweep(room.needed)
             raise
-        self._retire(version)
+        self._sweep(room.needed | manifest.files() | spare)
+        self._remember(making.written())
         return shared
+
+    def refresh(
+        self,
+        version: int,
+        make: Callable[[ReadState | None, int | None], ReadState],
+        *,
+        filter: Filter | None = None,
+        fingerprint: Callable[[int], str] = lambda version: "",
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> ReadState:
+        """The state of a version: another process's, or made here for all.
+
+        Args:
+            version: which one.
+            make: gives the state; it is offered the nearest shared state and its version, or None and None, and is
+                called by one process of the host at a time.
+            filter: what `make` leaves out; part of the arena's identity.
+            fingerprint: of a version, what it is of, where the number alone does not say.
+            wait_seconds: how long to wait for another process that makes a state.
+
+        Raises:
+            StorageError: no room, or the other process takes too long: go on without sharing.
+        """
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            state = self._attach_sound(version, filter, fingerprint(version))
+            if state is not None:
+                return state
+            with self._folder.try_lock() as held:
+                if held:
+                    return self._attach_or_make(version, make, filter, fingerprint)
+            if time.monotonic() > deadline:
+                raise StorageError(f"another process has been making a shared state for {wait_seconds} s")
+            time.sleep(_POLL_SECONDS)
+
+    def tidy(self) -> None:
+        """Give memory back that no process reads, beyond what is kept for the next state.
+
+        To be called when this process has let go of its old state: the last one to do so finds what can go.
+        """
+        with self._folder.try_lock() as held:
+            if not held:
+                return
+            sound = [manifest for manifest in self._manifests().values() if manifest is not None]
+            newest = max(sound, key=lambda manifest: manifest.serial, default=None)
+            needed = set() if newest is None else newest.files()
+            others = {name for name in self._folder.names() - needed if name.startswith(("a-", "f-"))}
+            if sum(self._folder.sizes(others).values()) <= self._spare_bytes:
+                return
+            room = self._make_room("")
+            spare = Making(self._folder, self._map_to_write, room.free).set_aside(self._spare_bytes)
+            self._sweep(room.needed | spare)
+            self._remember(())
+
+    def close(self) -> None:
+        """Remove the files of states that no other process reads, and of all if no other reads any.
+
+        What this process has attached stays readable. A process that ends without it leaves the newest two states for
+        those who come after it.
+        """
+        self._written = {}
+        with self._folder.try_lock() as held:
+            if not held:
+                return
+            needed: set[str] = set()
+            used = False
+            for name, manifest in self._manifests().items():
+                lease = self._leases.get(name)
+                if lease.is_last() if lease is not None else self._is_unused(name):
+                    self._folder.unlink(name)
+                else:
+                    used = True
+                    needed |= set() if manifest is None else manifest.files()
+            self._sweep(needed)
+            if not used:
+                self._folder.remove()
 
     def remove(self) -> None:
         """Remove every file of the arena. Processes that are attached stay so."""
-        for path in self.folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
+        with self._folder.lock(WAIT_SECONDS):
+            self._written = {}
+            self._folder.remove()
 
-    def _room(self, need_bytes: int) -> None:
-        free = os.statvfs(self.folder)
-        if free.f_bavail * free.f_frsize < self._reserve_bytes:
-            log.warning("%s has less than %d MiB left", self.folder, self._reserve_bytes >> 20)
+    def _attach_sound(self, version: int, filter: Filter | None, fingerprint: str) -> ReadState | None:
+        try:
+            return self.attach(version, filter, fingerprint=fingerprint)
+        except (DecodeError, StorageError) as error:
+            log.warning("the shared state of version %d is made again: %s", version, str(error))
+            return None
 
-    def _place(self, array: Bytes, scribe: "_Scribe") -> Place:
-        """Where an array lies in the files; an array outside of them is copied in."""
-        place = scribe.place(array)
-        if place is not None:
-            return place
-        address = array.__array_interface__["data"][0]
-        with self._mapping_lock:
-            mapped = list(self._mapped.items())
-        for name, mapping in mapped:
-            start = mapping.address
-            if start <= address and address + array.nbytes <= start + mapping.size:
-                return Place(name, address - start, array.nbytes)
-        return scribe.copy(array)
+    def _attach_or_make(
+        self,
+        version: int,
+        make: Callable[[ReadState | None, int | None], ReadState],
+        filter: Filter | None,
+        fingerprint: Callable[[int], str],
+    ) -> ReadState:
+        # Another process may have made it while we came to the lock.
+        state = self._attach_sound(version, filter, fingerprint(version))
+        if state is not None:
+            return state
+        base, base_version = self.nearest(version, filter, fingerprint)
+        return self.share(version, lambda: make(base, base_version), fingerprint=fingerprint(version))
 
-    def _map(self, name: str) -> Bytes:
+    def nearest(
+        self, version: int, filter: Filter | None = None, fingerprint: Callable[[int], str] = lambda version: ""
+    ) -> tuple[ReadState | None, int | None]:
+        """The shared state from which a version is reached best: the last before it, else the first after it."""
+        others = [one for one in self.versions() if one != version]
+        for candidate in sorted(others, key=lambda one: (one > version, abs(version - one))):
+            state = self._attach_sound(candidate, filter, fingerprint(candidate))
+            if state is not None:
+                return state, candidate
+        return None, None
+
+    def _lease(self, name: str) -> Lease | None:
+        """The right to read what a manifest describes; None if it is not there."""
+        with self._guard:
+            try:
+                descriptor = self._folder.open(name)
+            except FileNotFoundError:
+                return None
+            held = self._leases.get(name)
+            if held is not None and held.inode == os.fstat(descriptor).st_ino:
+                os.close(descriptor)
+                return held
+            lease = Lease.take(descriptor)
+            if lease is not None:
+                self._leases[name] = lease
+            return lease
+
+    def _borrowing(self, lease: Lease, name: str) -> Callable[[str], Bytes]:
+        """How the state of a lease gets at the bytes of its files."""
+
+        def mapped(file: str) -> Bytes:
+            try:
+                return Loan(self._map(file), lease).array()
+            except FileNotFoundError:
+                raise DecodeError("Truncated", f"file {file} of a shared state is missing", name) from None
+
+        return mapped
+
+    def _map(self, file: str) -> Mapping:
         """All bytes of a file, mapped once per process."""
-        with self._mapping_lock:
-            mapping = self._mapped.get(name)
+        with self._guard:
+            mapping = self._mapped.get(file)
+            if mapping is not None:
+                # A file that became shorter would end this process by a signal.
+                found = self._folder.stat(file)
+                if found.st_ino == mapping.inode and found.st_size >= mapping.size:
+                    return mapping
+                raise DecodeError("Truncated", f"file {file} of a shared state was changed", self.folder.name)
+            descriptor = self._folder.open(file, writable=True)
+            try:
+                if not os.fstat(descriptor).st_size:
+                    raise DecodeError("Truncated", f"file {file} of a shared state is empty", self.folder.name)
+                mapping = self._mapped[file] = Mapping(file, descriptor, writable=False)
+            finally:
+                os.close(descriptor)
+            return mapping
+
+    def _map_to_write(self, file: str, descriptor: int | None) -> Mapping:
+        """The bytes of a file that has no reader, for writing; of a new one if its descriptor is given."""
+        with self._guard:
+            mapping = self._written.get(file)
             if mapping is None:
-                mapping = self._mapped[name] = _Mapping(self.folder / name)
-            return mapping.array()
+                opened = self._folder.open(file, writable=True) if descriptor is None else descriptor
+                try:
+                    mapping = Mapping(file, opened, writable=True)
+                finally:
+                    if descriptor is None:
+                        os.close(opened)
+            self._mapped[file] = mapping
+            return mapping
 
-    def _retire(self, newest: int) -> None:
-        """Unlink manifests that are too old, and files that no manifest needs."""
-        keep = sorted(self.versions(), key=lambda version: version != newest)[:1]
-        others = [version for version in self.versions() if version != newest]
-        others.sort(key=lambda version: (self.folder / f"state-{version}.json").stat().st_mtime_ns, reverse=True)
-        keep += others[: KEPT_STATES - 1]
-        needed: set[str] = set()
-        for version in self.versions():
-            path = self.folder / f"state-{version}.json"
-            if version not in keep:
-                path.unlink()
+    def _remember(self, written: Iterable[Mapping]) -> None:
+        """Keep what was written mapped, and forget files that are gone."""
+        names = {used_name(name) for name in self._folder.names()}
+        with self._guard:
+            kept = self._written | {mapping.name: mapping for mapping in written}
+            self._written = {name: mapping for name, mapping in kept.items() if name in names}
+
+    def _in_use(self) -> list[Mapping]:
+        with self._guard:
+            return list(self._mapped.values())
+
+    def _make_room(self, wanted: str) -> "_Room":
+        """Retire states without readers, before one is made.
+
+        The newest state stays, so that there is one to attach to or to start from whatever happens now.
+        """
+        manifests = self._manifests()
+        sound = {name: manifest for name, manifest in manifests.items() if manifest is not None}
+        newest = max(sound, key=lambda name: sound[name].serial, default="")
+        serial = max((manifest.serial for manifest in sound.values()), default=0) + 1
+        free: set[str] = set()
+        unknown = False
+        for name, manifest in manifests.items():
+            if name == newest != wanted:
                 continue
-            needed |= msgspec.json.decode(path.read_bytes(), type=Manifest).files()
-        for path in self.folder.glob("a-*"):
-            if path.name not in needed:
-                path.unlink()
+            if self._is_unused(name, remove=True):
+                free |= set() if manifest is None else manifest.files()
+                sound.pop(name, None)
+                continue
+            # Readers of a manifest that cannot be read any more may be reading anything.
+            unknown = unknown or manifest is None
+            if name == wanted or (manifest is None and name.startswith("state-")):
+                self._folder.rename(name, f"old-{uuid.uuid4().hex[:12]}.json")
+        needed = {file for manifest in sound.values() for file in manifest.files()}
+        names = self._folder.names()
+        free = set() if unknown else (free - needed) & names
+        sizes = self._folder.sizes(free | {name for name in names if name.startswith("f-")})
+        self._sweep(needed | set(sizes))
+        self._remember(())
+        return _Room(serial, sizes, needed)
 
-    def _sweep_unfinished(self) -> None:
-        """Remove what a process left that died while it held the lock."""
-        needed: set[str] = set()
-        for version in self.versions():
-            needed |= msgspec.json.decode((self.folder / f"state-{version}.json").read_bytes(), type=Manifest).files()
-        for path in self.folder.iterdir():
-            unfinished = path.name.startswith("tmp-") or (path.name.startswith("a-") and path.name not in needed)
-            if unfinished:
-                with contextlib.suppress(FileNotFoundError):
-                    path.unlink()
-
-
-class _Mapping:
-    """A file of arrays, mapped read-only. Lives as long as an array over it."""
-
-    def __init__(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    def _is_unused(self, name: str, *, remove: bool = False) -> bool:
+        """True if nobody has a lease on a manifest; it is removed before anybody can take one."""
         try:
-            self.size = os.fstat(descriptor).st_size
-            self._memory = mmap.mmap(descriptor, self.size, mmap.MAP_SHARED, mmap.PROT_READ)
+            descriptor = self._folder.open(name)
+        except FileNotFoundError:
+            return True
+        except StorageError:
+            # Not a file of ours, so nobody could open it for a lease.
+            if remove:
+                self._folder.unlink(name)
+            return True
+        try:
+            unused = is_unused(descriptor)
+            if unused and remove:
+                self._folder.unlink(name)
+            return unused
         finally:
             os.close(descriptor)
-        self._view = np.frombuffer(self._memory, np.uint8)
-        self.address = int(self._view.__array_interface__["data"][0])
 
-    @property
-    def __array_interface__(self) -> dict[str, object]:
-        return self._view.__array_interface__
+    def _manifests(self) -> dict[str, Manifest | None]:
+        """The manifests by the names of their files; None for one that cannot be read."""
+        found: dict[str, Manifest | None] = {}
+        for name in self._folder.names():
+            if not _is_manifest(name):
+                continue
+            found[name] = None
+            try:
+                descriptor = self._folder.open(name)
+            except OSError as error:
+                log.warning("%s of a shared state cannot be read: %s", name, error)
+                continue
+            try:
+                found[name] = _read_manifest(descriptor, name)
+            except DecodeError as error:
+                log.warning("%s of a shared state cannot be read: %s", name, error)
+            finally:
+                os.close(descriptor)
+        return found
 
-    def array(self) -> Bytes:
-        """The bytes, as an array that keeps this mapping alive."""
-        array: Bytes = np.asarray(self)
-        return array
+    def _sweep(self, needed: set[str]) -> None:
+        """Remove all files but those: what a maker that died or failed left, and what no state needs any more."""
+        for name in self._folder.names() - needed:
+            if name.startswith(("a-", "f-", "tmp-")):
+                self._folder.unlink(name)
+
+    def _after_fork(self) -> None:
+        # Another thread of the parent may have held it.
+        self._guard = threading.Lock()
 
 
-class _Scribe:
-    """Allocates arrays in new files of one state, and says afterwards where they are."""
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What there is to make a state with."""
 
-    def __init__(self, folder: Path, token: str) -> None:
-        self._folder = folder
-        self._token = token
-        self._ranges: list[tuple[int, int, str]] = []
-        self._arrays: list[Bytes] = []
-        self._small = bytearray()
+    serial: int
+    free: dict[str, int]
+    """Files without a reader, with their sizes."""
+    needed: set[str]
+    """Files of the states that stay."""
 
-    def allocate(self, size_bytes: int) -> Bytes:
-        """Zeroed memory in a file of its own."""
-        name = f"a-{self._token}-{len(self._ranges)}"
-        descriptor = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+def _read_manifest(descriptor: int, name: str) -> Manifest:
+    size_bytes = os.fstat(descriptor).st_size
+    if size_bytes > _MAX_MANIFEST_BYTES:
+        raise DecodeError("BadManifest", f"a manifest of {size_bytes:,} bytes", name)
+    return decode_manifest(os.pread(descriptor, size_bytes, 0), name)
+
+
+def _is_manifest(name: str) -> bool:
+    return name.startswith(("state-", "old-")) and name.endswith(".json")
+
+
+def _version_of(name: str) -> int | None:
+    """The version in the name of a manifest that can be attached."""
+    digits = name[6:-5]
+    attachable = name.startswith("state-") and name.endswith(".json") and digits.isascii() and digits.isdigit()
+    return int(digits) if attachable else None
+
+
+_arenas: weakref.WeakSet[Arena] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for arena in list(_arenas):
+        arena._after_fork()
+
+
+def _at_exit() -> None:
+    for arena in list(_arenas):
         try:
-            os.posix_fallocate(descriptor, 0, size_bytes)
-            memory = mmap.mmap(descriptor, size_bytes, mmap.MAP_SHARED)
+            arena.close()
         except OSError as error:
-            with contextlib.suppress(FileNotFoundError):
-                (self._folder / name).unlink()
-            raise StorageError(f"no room for {size_bytes:,} bytes of a shared state: {error.strerror}") from error
-        finally:
-            os.close(descriptor)
-        array = np.frombuffer(memory, np.uint8)
-        self._ranges.append((int(array.__array_interface__["data"][0]), size_bytes, name))
-        self._arrays.append(array)
-        return array
-
-    def place(self, array: Bytes) -> Place | None:
-        """Where an array lies, if it was allocated here."""
-        address = array.__array_interface__["data"][0]
-        for start, size, name in self._ranges:
-            if start <= address and address + array.nbytes <= start + size:
-                return Place(name, address - start, array.nbytes)
-        return None
-
-    def copy(self, array: Bytes) -> Place:
-        """Copy an array that lies elsewhere to the file of small arrays, with slack behind it."""
-        offset = len(self._small)
-        self._small += array.tobytes()
-        self._small += bytes(-len(self._small) % 8 + buffers.SLACK)
-        return Place(f"a-{self._token}-small", offset, array.nbytes)
-
-    def close(self) -> None:
-        """Write the file of small arrays."""
-        path = self._folder / f"a-{self._token}-small"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            size = max(len(self._small), 1)
-            os.posix_fallocate(descriptor, 0, size)
-            os.pwrite(descriptor, self._small, 0)
-        except OSError as error:
-            raise StorageError(f"no room for a shared state: {error.strerror}") from error
-        finally:
-            os.close(descriptor)
+            log.debug("the shared states in %s are left to others: %s", arena.folder, error)
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f"tmp-{uuid.uuid4().hex}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(descriptor, 0, len(data))
-        os.pwrite(descriptor, data, 0)
-    except OSError as error:
-        raise StorageError(f"no room for a shared state: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
-    temporary.rename(path)
-
-
-def _base_folder(need_bytes: int) -> Path:
-    """Shared memory if the mount has room, else the cache folder."""
-    name = f"deltaic-{os.getuid()}"
-    try:
-        room = os.statvfs(_SHARED_MEMORY)
-        if os.access(_SHARED_MEMORY, os.W_OK) and room.f_bavail * room.f_frsize > need_bytes:
-            return _SHARED_MEMORY / name
-    except OSError:
-        log.debug("no shared memory mount on this host")
-    cache = os.environ.get("DELTAIC_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "deltaic" / "arena"
-
-
-def _make_private(folder: Path) -> None:
-    """Make a folder of this user alone, or refuse one that is not."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise StorageError(f"{folder} is not a folder of this user: states are not shared through it")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        folder.chmod(0o700)
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

@@ -1,18 +1,30 @@
 """The manifest of a shared state: its types, and where each of their arrays lies.
 
 It says nothing that is not in the state; a process that has it and the files has the state without reading a record.
+A file is 64 hexadecimal digits, the BLAKE2b of what follows them, and JSON. Numbers are checked against each other and
+against the files before an array is made of them: kernels do not check. What the arrays hold was checked by the process
+that wrote them, since the host was started; a manifest of an earlier start is refused, as its files may not have
+reached the disk.
 """
 
-from collections.abc import Callable
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
 from typing import assert_never
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from deltaic.binary.buffers import SLACK
 from deltaic.binary.cursor import Cursor
 from deltaic.errors import DecodeError
+from deltaic.limits import DEFAULT_LIMITS, MAX_ORDINAL
 from deltaic.schema.binary import read_schema, write_schema
+from deltaic.schema.types import Kind, ObjectSchema, Schema
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
@@ -20,11 +32,19 @@ from deltaic.state.type_data import TypeData
 from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard, Shard
 
 Bytes = NDArray[np.uint8]
-FORMAT = 1
+
+FORMAT = 2
+"""States of another format are in another folder."""
+
+_DIGEST_BYTES = 32
+_FILE_NAME = re.compile(r"a-[0-9a-f]{12}-[0-9]{1,9}", re.ASCII)
+_MAX_WIDTH = 64
+_MAX_POINTER_WIDTH = 57
+_NOTHING: Bytes = np.zeros(SLACK, np.uint8)
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes of a file."""
+    """Bytes of a file; of no file if there are none."""
 
     file: str
     offset: int
@@ -34,9 +54,10 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 class ShardPlace(msgspec.Struct, frozen=True):
     """One shard: its numbers in the order of its fields, and its arrays."""
 
-    kind: str
     max_ordinal: int
     widths: tuple[int, ...]
+    total: int
+    """Elements or buckets of a collection."""
     arrays: tuple[Place | None, ...]
 
 
@@ -51,11 +72,17 @@ class TypePlace(msgspec.Struct, frozen=True):
     pending: Place
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """One state."""
 
-    format: int
+    format: int = FORMAT
+    boot: str
+    """Which start of the host it was written after."""
+    serial: int
+    """Grows with every state of the folder."""
     version: int
+    fingerprint: str
+    """What the version is of, where the number alone does not say."""
     tag: int
     origin_tag: int
     header_tags: dict[str, str]
@@ -68,11 +95,56 @@ class Manifest(msgspec.Struct, frozen=True):
             places = [one.populated, one.previous, one.pending]
             places += [place for shard in one.shards for place in shard.arrays if place is not None]
             found |= {place.file for place in places}
-        return found
+        return found - {""}
 
 
-def describe(state: ReadState, version: int, place: Callable[[Bytes], Place]) -> Manifest:
-    """The manifest of a state; `place` says where an array lies."""
+@cache
+def boot_identity() -> str:
+    """Which start of the host this is."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of a manifest's file."""
+    body = msgspec.json.encode(manifest)
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest().encode() + body
+
+
+def decode_manifest(data: bytes, name: str) -> Manifest:
+    """Read a manifest's file, called `name`."""
+    digest, body = data[: 2 * _DIGEST_BYTES], data[2 * _DIGEST_BYTES :]
+    if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest().encode() != digest:
+        raise DecodeError("BadManifest", "the manifest of a shared state is damaged", name)
+    try:
+        manifest = msgspec.json.decode(body, type=Manifest)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise DecodeError("BadManifest", f"the manifest of a shared state is malformed: {error}", name) from error
+    if manifest.format != FORMAT:
+        raise DecodeError("UnknownFormat", f"a shared state of format {manifest.format}", name)
+    if manifest.boot != boot_identity():
+        raise DecodeError("BadManifest", "the shared state is from before the host was started", name)
+    for file in manifest.files():
+        if not _FILE_NAME.fullmatch(file):
+            raise DecodeError("BadManifest", f"{file!r} is no name of a file of shared states", name)
+    return manifest
+
+
+def arrays_of(state: ReadState) -> Iterator[Bytes]:
+    """Every array of a state; some may come more than once."""
+    for data in state.types.values():
+        for bits in (data.populated, data.previous, data.pending):
+            yield bits.words.view(np.uint8)
+        for shard in data.shards:
+            for array in _arrays(shard):
+                if array is not None:
+                    yield array
+
+
+def describe_types(state: ReadState, place: Callable[[Bytes], Place]) -> tuple[TypePlace, ...]:
+    """The types of a state; `place` says where an array lies."""
     types = []
     for data in state.types.values():
         populated, previous, pending = (
@@ -80,83 +152,136 @@ def describe(state: ReadState, version: int, place: Callable[[Bytes], Place]) ->
         )
         shards = tuple(_describe_shard(shard, place) for shard in data.shards)
         types.append(TypePlace(write_schema(data.schema), data.max_ordinal, shards, populated, previous, pending))
-    return Manifest(FORMAT, version, state.tag, state.origin_tag, dict(state.header_tags), tuple(types))
+    return tuple(types)
 
 
-def rebuild(manifest: Manifest, mapped: Callable[[str], Bytes], filter: Filter | None) -> ReadState:
-    """The state of a manifest; `mapped` gives the bytes of a file."""
-    if manifest.format != FORMAT:
-        raise DecodeError("UnknownFormat", f"a shared state of format {manifest.format}", f"version {manifest.version}")
-    files: dict[str, Bytes] = {}
-
-    def array(place: Place) -> Bytes:
-        found = files.get(place.file)
-        if found is None:
-            found = files[place.file] = mapped(place.file)
-        if place.offset < 0 or place.length < 0 or place.offset + place.length > len(found):
-            raise DecodeError("Truncated", f"file {place.file} ends before its arrays", f"version {manifest.version}")
-        return found[place.offset : place.offset + place.length]
-
+def rebuild(manifest: Manifest, mapped: Callable[[str], Bytes], filter: Filter | None, name: str) -> ReadState:
+    """The state of a manifest called `name`; `mapped` gives the bytes of a file."""
+    files = _Files(mapped, name)
     types: dict[str, TypeData] = {}
     for one in manifest.types:
-        schema = read_schema(Cursor(one.schema, f"version {manifest.version}"))
-        types[schema.name] = TypeData(
-            schema,
-            tuple(_rebuild_shard(shard, array) for shard in one.shards),
-            one.max_ordinal,
-            *(OrdinalSet(array(place).view(np.uint64)) for place in (one.populated, one.previous, one.pending)),
-        )
+        schema = read_schema(Cursor(one.schema, name))
+        if schema.name in types:
+            raise files.refused(f"type {schema.name} stands there twice")
+        types[schema.name] = _rebuild_type(one, schema, files)
     return ReadState(
-        types,
-        tag=manifest.tag,
-        origin_tag=manifest.origin_tag,
-        header_tags=manifest.header_tags,
-        filter=filter,
+        types, tag=manifest.tag, origin_tag=manifest.origin_tag, header_tags=manifest.header_tags, filter=filter
     )
+
+
+class _Files:
+    """The files of one state, and checked arrays out of them."""
+
+    def __init__(self, mapped: Callable[[str], Bytes], name: str) -> None:
+        self._mapped, self._name = mapped, name
+        self._open: dict[str, Bytes] = {}
+
+    def refused(self, reason: str) -> DecodeError:
+        """The error for a manifest that cannot be."""
+        return DecodeError("BadManifest", f"a shared state that cannot be: {reason}", self._name)
+
+    def array(self, place: Place, used_bits: int = 0) -> Bytes:
+        """The bytes of a place that must hold so many bits, with slack behind them."""
+        needed = (used_bits + 7) >> 3
+        if place.offset < 0 or place.length < max(needed, 0) or (place.length and not place.file):
+            raise self.refused(f"{place.length:,} bytes where {needed:,} are needed")
+        if not place.length:
+            return _NOTHING[:0]
+        found = self._open.get(place.file)
+        if found is None:
+            found = self._open[place.file] = self._mapped(place.file)
+        behind = max(place.length, needed + SLACK)
+        if place.offset + behind > len(found):
+            raise DecodeError("Truncated", f"file {place.file} ends before its arrays", self._name)
+        return found[place.offset : place.offset + place.length]
+
+    def ordinals(self, place: Place) -> OrdinalSet:
+        """A set of ordinals."""
+        if place.length % 8 or place.offset % 8:
+            raise self.refused("a set of ordinals is not made of words")
+        return OrdinalSet(self.array(place).view(np.uint64))
+
+
+def _rebuild_type(one: TypePlace, schema: Schema, files: _Files) -> TypeData:
+    count = len(one.shards)
+    if not 0 < count <= DEFAULT_LIMITS.max_shards or count & (count - 1):
+        raise files.refused(f"type {schema.name} has {count} shards")
+    if not -1 <= one.max_ordinal <= MAX_ORDINAL:
+        raise files.refused(f"type {schema.name} ends at ordinal {one.max_ordinal}")
+    populated, previous, pending = (files.ordinals(place) for place in (one.populated, one.previous, one.pending))
+    if populated.max() > one.max_ordinal:
+        raise files.refused(f"type {schema.name} ends at {one.max_ordinal}, but {populated.max()} is populated")
+    shards = tuple(_rebuild_shard(shard, schema, files) for shard in one.shards)
+    return TypeData(schema, shards, one.max_ordinal, populated, previous, pending)
+
+
+def _arrays(shard: Shard) -> tuple[Bytes | None, ...]:
+    match shard:
+        case ObjectShard():
+            return (shard.records, *shard.variable)
+        case ListShard():
+            return (shard.pointers, shard.elements)
+        case SetShard() | MapShard():
+            return (shard.pointers, shard.buckets)
+        case _:
+            assert_never(shard)
 
 
 def _describe_shard(shard: Shard, place: Callable[[Bytes], Place]) -> ShardPlace:
     match shard:
         case ObjectShard():
-            arrays: tuple[Place | None, ...] = (
-                place(shard.records),
-                *(None if data is None else place(data) for data in shard.variable),
-            )
-            return ShardPlace("object", shard.max_ordinal, shard.widths, arrays)
+            widths, total = shard.widths, 0
         case ListShard():
-            widths: tuple[int, ...] = (shard.bits_per_pointer, shard.bits_per_element, shard.total_elements)
-            return ShardPlace("list", shard.max_ordinal, widths, (place(shard.pointers), place(shard.elements)))
+            widths, total = (shard.bits_per_pointer, shard.bits_per_element), shard.total_elements
         case SetShard():
-            widths = (shard.bits_per_pointer, shard.bits_per_size, shard.bits_per_element, shard.total_buckets)
-            return ShardPlace("set", shard.max_ordinal, widths, (place(shard.pointers), place(shard.buckets)))
+            widths = (shard.bits_per_pointer, shard.bits_per_size, shard.bits_per_element)
+            total = shard.total_buckets
         case MapShard():
-            widths = (
-                shard.bits_per_pointer,
-                shard.bits_per_size,
-                shard.bits_per_key,
-                shard.bits_per_value,
-                shard.total_buckets,
-            )
-            return ShardPlace("map", shard.max_ordinal, widths, (place(shard.pointers), place(shard.buckets)))
+            widths = (shard.bits_per_pointer, shard.bits_per_size, shard.bits_per_key, shard.bits_per_value)
+            total = shard.total_buckets
         case _:
             assert_never(shard)
+    arrays = tuple(None if array is None else place(array) for array in _arrays(shard))
+    return ShardPlace(shard.max_ordinal, widths, total, arrays)
 
 
-def _rebuild_shard(shard: ShardPlace, array: Callable[[Place], Bytes]) -> Shard:
-    arrays = [None if place is None else array(place) for place in shard.arrays]
-    first, widths = arrays[0], shard.widths
-    assert first is not None
-    if shard.kind == "object":
-        offsets = tuple(sum(widths[:position]) for position in range(len(widths)))
-        return ObjectShard(shard.max_ordinal, first, widths, offsets, sum(widths), tuple(arrays[1:]))
-    second = arrays[1]
-    assert second is not None
-    match shard.kind:
-        case "list":
-            return ListShard(shard.max_ordinal, first, widths[0], second, widths[1], widths[2])
-        case "set":
-            return SetShard(shard.max_ordinal, first, widths[0], widths[1], second, widths[2], widths[3])
-        case "map":
-            return MapShard(shard.max_ordinal, first, widths[0], widths[1], second, *widths[2:5])
+def _rebuild_shard(shard: ShardPlace, schema: Schema, files: _Files) -> Shard:
+    widths, total, last = shard.widths, shard.total, shard.max_ordinal
+    if not -1 <= last <= MAX_ORDINAL or total < 0 or any(not 0 <= width <= _MAX_WIDTH for width in widths):
+        raise files.refused(f"a shard of {schema.name} with {last + 1} records of {widths} bits")
+    if isinstance(schema, ObjectSchema):
+        return _rebuild_objects(shard, schema, files)
+    expected = {Kind.LIST: 2, Kind.SET: 3, Kind.MAP: 4}[schema.kind]
+    if len(widths) != expected or len(shard.arrays) != 2 or widths[0] > _MAX_POINTER_WIDTH:
+        raise files.refused(f"a shard of {schema.name} is not that of a {schema.kind}")
+    record, element = (1, widths[1:]) if schema.kind is Kind.LIST else (2, widths[2:])
+    pointers = files.array(_given(shard.arrays[0], files), (last + 1) * sum(widths[:record]))
+    elements = files.array(_given(shard.arrays[1], files), total * sum(element))
+    match schema.kind:
+        case Kind.LIST:
+            return ListShard(last, pointers, widths[0], elements, widths[1], total)
+        case Kind.SET:
+            return SetShard(last, pointers, widths[0], widths[1], elements, widths[2], total)
         case _:
-            raise DecodeError("UnknownFormat", f"a shard of kind {shard.kind!r}", "a shared state")
+            return MapShard(last, pointers, widths[0], widths[1], elements, widths[2], widths[3], total)
+
+
+def _rebuild_objects(shard: ShardPlace, schema: ObjectSchema, files: _Files) -> ObjectShard:
+    widths = shard.widths
+    if len(widths) != len(schema.fields) or len(shard.arrays) != len(schema.fields) + 1 or shard.total:
+        raise files.refused(f"a shard of {schema.name} has {len(widths)} fields")
+    stride = sum(widths)
+    records = files.array(_given(shard.arrays[0], files), (shard.max_ordinal + 1) * stride)
+    variable: list[Bytes | None] = []
+    for field, place in zip(schema.fields, shard.arrays[1:], strict=True):
+        if field.type.is_variable != (place is not None):
+            raise files.refused(f"field {schema.name}.{field.name} has data where it must not, or none")
+        variable.append(None if place is None else files.array(place, 8 * place.length))
+    offsets = tuple(accumulate(widths, initial=0))[:-1]
+    return ObjectShard(shard.max_ordinal, records, widths, offsets, stride, tuple(variable))
+
+
+def _given(place: Place | None, files: _Files) -> Place:
+    if place is None:
+        raise files.refused("an array is missing")
+    return place

@@ -1,11 +1,12 @@
 """Copies of fetched blobs on the local disk, so that a restart does not fetch them again.
 
-A file's name is made of what was announced of the blob: its checksum, its size, and a hash of the chain and the name. A blob that was
-published again under the same name has another checksum, so an older copy is never found for it; and what is
-found is verified again before it is applied. Names from data never become paths here.
+A file's name is made of what was announced of the blob: its checksum, its size, and a hash of the chain and the name.
+A blob that was published again under the same name has another checksum, so an older copy is never found for it; and
+what is found is verified again before it is applied. Names from data never become paths here.
 
-A copy is written under a temporary name, verified, and renamed: it is there whole or not at all. The folder belongs to one
-user (mode 0700, owner checked, links refused), and holds at most `limit_bytes`: copies that were not used for longest go.
+A copy is written under a temporary name, verified, and renamed: it is there whole or not at all. The folder belongs
+to one user (mode 0700, owner checked, links refused), and holds at most `limit_bytes`: copies that were not used for
+longest go.
 """
 
 import errno
@@ -115,6 +116,7 @@ class BlobCache:
             self._on_step("after verify")
             handle = os.open(temporary, _OPEN_FLAGS)
             try:
+                os.fchmod(handle, 0o600)
                 if artifact.size <= self.limit_bytes:
                     self._make_room(artifact.size)
                     self._on_step("before rename")

@@ -61,17 +61,19 @@ class Fetcher:
         read: dict[str | None, memoryview] = {}
         cached, verified = True, True
         for blob in blobs:
-            if blob.part is not None and str(blob) not in route.artifacts:
+            if str(blob) not in route.artifacts:
+                if blob.part is None:
+                    raise NotFoundError(f"{blob} is not among the announced files of {self.store.url}")
                 continue  # this version has no such part
             artifact = route.artifact(blob)
-            data, from_cache = self._read(blob, artifact)
+            data, from_cache = self.read(str(blob), artifact)
             read[blob.part] = data
             cached, verified = cached and from_cache, verified and artifact is not None
         parts = {part: data for part, data in read.items() if part is not None}
         yield Fetched(read[None], parts, sum(len(data) for data in read.values()), cached, verified)
 
-    def _read(self, blob: BlobName, artifact: Artifact | None) -> tuple[memoryview, bool]:
-        name = str(blob)
+    def read(self, name: str, artifact: Artifact | None) -> tuple[memoryview, bool]:
+        """The bytes of one file, verified if something was announced of it, and whether they were a copy's."""
         if artifact is None:
             # Not mapped: a Java producer writes over files in place, and a mapping would change or end under our hands.
             with self.times("fetch"):

@@ -1,9 +1,9 @@
 """Which blobs a consumer may use to reach a version, and what was announced of each.
 
-In a chain with `announced.json` a blob counts if a version that was announced lists it, and the version it leads to was not
-withdrawn; a file that merely lies there, left by a producer that failed, is not looked at. Versions that left the list are
-asked for one by one, and only when the listed ones do not lead to the wanted version. A chain with the bare number
-only, a Java producer's, is what its folder holds, and nothing can be checked.
+In a chain with `announced.json` a blob counts if a version that was announced lists it, and the version it leads to
+was not withdrawn; a file that merely lies there, left by a producer that failed, is not looked at. Versions that left
+the list are asked for one by one, and only when the listed ones do not lead to the wanted version. A chain with the
+bare number only, a Java producer's, is what its folder holds, and nothing can be checked.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -79,7 +79,7 @@ class Router:
         return Route(best, {name: None for name in needed if name in present}, versions=chain.versions())
 
     def _widened(self, usable: "_Usable", plan: Planner) -> Route:
-        """Look at what lies in the folder beside the listed files, as far as a plan wants it and its version allows it."""
+        """Look at what else lies in the folder, as far as a plan wants it and the version it belongs to lists it."""
         names = self._names()
         for name in names:
             usable.offer(name)
@@ -128,15 +128,15 @@ class _Usable:
 
     def _add(self, entry: AnnouncedVersion) -> None:
         for artifact in entry.artifacts:
-            blob = BlobName.parse(artifact.name)
-            if blob is not None:
-                self.artifacts[artifact.name] = artifact
-                self.offer(artifact.name)
+            # Versions come newest first: what the newest says of a file holds.
+            self.artifacts.setdefault(artifact.name, artifact)
+            self.offer(artifact.name)
 
     def offer(self, name: str) -> None:
         """Let a plan use a blob, unless it leads to a version that must not be loaded."""
         blob = BlobName.parse(name)
-        if blob is None or blob.part is not None or blob.to_version in self.withdrawn:
+        # A name with leading zeros is another file than the one that a plan would ask for.
+        if blob is None or str(blob) != name or blob.part is not None or blob.to_version in self.withdrawn:
             return
         overshoots = blob.kind is not BlobKind.REVERSE_DELTA and blob.to_version > self._wanted
         if not overshoots:

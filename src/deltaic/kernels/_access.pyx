@@ -61,6 +61,8 @@ cdef enum:
     BLOCK = 512
     # Bytes that a load at the last bit may touch.
     REACH = 9
+    # How many rows ahead of a gather memory is asked for.
+    AHEAD = 12
 
 cdef uint64_t NULL_DOUBLE = 0x7FF8000000000001ULL
 cdef uint64_t ALL_ONES = 0xFFFFFFFFFFFFFFFFULL
@@ -626,7 +628,15 @@ cdef class TypeAccess:
     def __getitem__(self, int64_t ordinal):
         if self.slot is NULL:
             self._ready()
-        return checked_record(self.state, self.slot, ordinal)
+        # Held here, because the view may be closed while the record is made.
+        cdef StateAccess state = self.state
+        return checked_record(state, self.slot, ordinal)
+
+    def _close(self):
+        """Let go of the memory; the next read opens it anew."""
+        with cython.critical_section(self):
+            self.slot = NULL
+            self.state = None
 
     cdef int _ready(self) except -1:
         cdef StateAccess state
@@ -1105,6 +1115,14 @@ cdef inline bint no_value(TypeSlot* slot, int64_t ordinal, int position) noexcep
     return shard.fields[position].width == 0 or (ordinal >> slot.shift) >= shard.count
 
 
+cdef inline void ask_for(TypeSlot* slot, int64_t ordinal) noexcept nogil:
+    """Have the bits of a record on their way from memory."""
+    cdef ShardSlot* shard
+    if ordinal >= 0:
+        shard = &slot.shards[ordinal & slot.shard_mask]
+        __builtin_prefetch(shard.records + (((ordinal >> slot.shift) * shard.stride) >> 3))
+
+
 cdef void raw_rows(TypeSlot* slot, int position, const int64_t* rows, int64_t n, uint64_t* out) noexcept nogil:
     """Records anywhere; nulls of fields where all ones are null, and rows below 0, become ALL_ONES."""
     cdef int64_t i, ordinal
@@ -1112,6 +1130,8 @@ cdef void raw_rows(TypeSlot* slot, int position, const int64_t* rows, int64_t n,
     cdef FieldSlot* field
     cdef uint64_t raw
     for i in range(n):
+        if i + AHEAD < n:
+            ask_for(slot, rows[i + AHEAD])
         ordinal = rows[i]
         if ordinal < 0:
             out[i] = ALL_ONES
@@ -1134,6 +1154,27 @@ cdef int64_t to_int32(const uint64_t* raw, int64_t n, uint64_t null, int32_t* ou
         word = <uint32_t>raw[i]
         nulls += raw[i] == null
         out[i] = <int32_t>((word >> 1) ^ (0 - (word & 1)))
+    return nulls
+
+
+cdef int64_t to_narrow_int32(const uint64_t* raw, int64_t n, uint32_t null, int32_t* out) noexcept nogil:
+    """As `to_int32` for fields of at most 32 bits: comparing half a word is what vector units can do."""
+    cdef int64_t i
+    cdef uint32_t word, nulls = 0
+    for i in range(n):
+        word = <uint32_t>raw[i]
+        nulls += word == null
+        out[i] = <int32_t>((word >> 1) ^ (0 - (word & 1)))
+    return nulls
+
+
+cdef int64_t to_narrow_ordinals(const uint64_t* raw, int64_t n, uint32_t null, int32_t* out) noexcept nogil:
+    cdef int64_t i
+    cdef uint32_t word, nulls = 0
+    for i in range(n):
+        word = <uint32_t>raw[i]
+        nulls += word == null
+        out[i] = <int32_t>word
     return nulls
 
 
@@ -1237,6 +1278,10 @@ cdef object read_fixed_column(
             elif code == FLOAT:
                 null = NULL_FLOAT
                 here = to_bits32(raw, n, <uint32_t*>(out + done * 4))
+            elif code == INT and null == field.mask and field.width <= 32:
+                here = to_narrow_int32(raw, n, <uint32_t>null, <int32_t*>(out + done * 4))
+            elif code == REFERENCE and null == field.mask and field.width <= 32:
+                here = to_narrow_ordinals(raw, n, <uint32_t>null, <int32_t*>(out + done * 4))
             elif code == INT:
                 here = to_int32(raw, n, null, <int32_t*>(out + done * 4))
             elif code == LONG:
@@ -1282,9 +1327,12 @@ cdef object read_variable_column(
     cdef int64_t done = 0, n, i, ordinal, total = 0, nulls = 0, bad = -1
     cdef int64_t index, bit, start, end, first = 0, previous = 0, expected = -1, last_end = 0
     cdef bint adjacent = slot.shard_mask == 0
+    cdef bint gathered = ordinals is not None
     cdef ShardSlot* shard
     cdef FieldSlot* field
     cdef uint64_t raw
+    sources = np.empty(count if gathered else 0, np.uint64)
+    cdef const uint8_t** source = <const uint8_t**>byte_address(sources)
     ends[0] = 0
     with nogil:
         while done < count:
@@ -1292,6 +1340,8 @@ cdef object read_variable_column(
             if n == 0:
                 break
             for i in range(n):
+                if gathered and i + AHEAD < n:
+                    ask_for(slot, chosen[i + AHEAD])
                 ordinal = chosen[i]
                 start = end = 0
                 mask[done + i] = 0
@@ -1319,6 +1369,8 @@ cdef object read_variable_column(
                             expected = ordinal + 1
                             last_end = <int64_t>(raw & field.end_mask)
                 nulls += mask[done + i] == 0
+                if gathered:
+                    source[done + i] = field.data + start if end > start else NULL
                 if end > start:
                     if total == 0:
                         first = start
@@ -1337,8 +1389,23 @@ cdef object read_variable_column(
         data = np.zeros(0, np.uint8) if data is None else data[first:first + total]
     else:
         data = np.empty(total, np.uint8)
+        if gathered:
+            copy_sources(source, byte_address(data), &ends[0], count)
+            return offsets, data, valid if nulls else None
         copy_slices(slot, position, _Rows(ordinals, words, count), byte_address(data), &ends[0], count)
     return offsets, data, valid if nulls else None
+
+
+cdef void copy_sources(
+    const uint8_t** sources, uint8_t* out, const int64_t* offsets, int64_t count
+) noexcept:
+    cdef int64_t i
+    with nogil:
+        for i in range(count):
+            if i + AHEAD < count:
+                __builtin_prefetch(sources[i + AHEAD])
+            if offsets[i + 1] > offsets[i]:
+                memcpy(out + offsets[i], sources[i], offsets[i + 1] - offsets[i])
 
 
 cdef void copy_slices(
@@ -1368,6 +1435,17 @@ cdef void copy_slices(
             done += n
 
 
+cdef inline void ask_for_items(TypeSlot* slot, const int64_t* rows, int64_t i, int64_t n) noexcept nogil:
+    """Have the bounds of a collection further on, and the items of a nearer one, on their way from memory."""
+    cdef int64_t start = 0, end = 0
+    cdef ShardSlot* shard
+    if i + 2 * AHEAD < n:
+        ask_for(slot, rows[i + 2 * AHEAD])
+    if i + AHEAD < n and rows[i + AHEAD] >= 0 and try_bounds(slot, rows[i + AHEAD], &start, &end):
+        shard = &slot.shards[rows[i + AHEAD] & slot.shard_mask]
+        __builtin_prefetch(shard.items + ((start * shard.item_stride) >> 3))
+
+
 cdef object read_collection_column(StateAccess state, TypeSlot* slot, object ordinals, object words, Py_ssize_t count):
     cdef _Rows rows = _Rows(ordinals, words, count)
     cdef _Rows again = _Rows(ordinals, words, count)
@@ -1379,6 +1457,7 @@ cdef object read_collection_column(StateAccess state, TypeSlot* slot, object ord
     cdef uint64_t key
     cdef int32_t[::1] keys_out
     cdef int32_t[::1] values_out
+    cdef bint gathered = ordinals is not None
     ends[0] = 0
     with nogil:
         while done < count:
@@ -1386,6 +1465,8 @@ cdef object read_collection_column(StateAccess state, TypeSlot* slot, object ord
             if n == 0:
                 break
             for i in range(n):
+                if gathered:
+                    ask_for_items(slot, chosen, i, n)
                 ordinal = chosen[i]
                 if ordinal >= 0:
                     if not try_bounds(slot, ordinal, &start, &end):
@@ -1415,6 +1496,8 @@ cdef object read_collection_column(StateAccess state, TypeSlot* slot, object ord
             if n == 0:
                 break
             for i in range(n):
+                if gathered:
+                    ask_for_items(slot, chosen, i, n)
                 ordinal = chosen[i]
                 if ordinal < 0:
                     continue

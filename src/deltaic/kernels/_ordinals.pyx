@@ -1,6 +1,6 @@
 """The map from serialized records to ordinals. See the plain twin for what each method does.
 
-Records lie back to back in an arena, each behind its length (4 bytes); `starts` has the place of each ordinal's record. The
+Records lie back to back in an arena, each behind its length (4 bytes); `starts` has the place of each ordinal's record, 0 for none. The
 hash table is open addressing over 8-byte entries: 32 bits of the record's hash, 32 bits of its ordinal plus one. It is
 found by the low bits of the stored hash, so that the table grows without looking at records. Entries of equal
 records, which only `put` makes, keep the order in which they came. Arrays are replaced when they grow, never moved under a
@@ -199,7 +199,7 @@ cdef class OrdinalMap:
 
     def record(self, int64_t ordinal):
         cdef int64_t start = self._starts[ordinal]
-        if start < 0:
+        if start == 0:
             raise KeyError(ordinal)
         cdef uint32_t length
         memcpy(&length, self.arena_at + start - 4, 4)
@@ -315,7 +315,7 @@ cdef class OrdinalMap:
                 with nogil:
                     self._drop(&bits[0], words, True)
             with nogil:
-                while self.top >= 0 and self.starts_at[self.top] < 0:
+                while self.top >= 0 and self.starts_at[self.top] == 0:
                     self.top -= 1
             if self.dead > (1 << 20) and self.dead * 2 > self.arena_used:
                 self._compact()
@@ -347,8 +347,8 @@ cdef class OrdinalMap:
         cdef int64_t[::1] starts
         cdef uint64_t[::1] words
         cdef int64_t before = self.capacity
-        grown = np.empty(capacity, np.int64)
-        grown[before:] = -1
+        # Zeroed memory is not touched before it is used, so that room for many costs nothing.
+        grown = np.zeros(capacity, np.int64)
         if before:
             grown[:before] = self._starts
         self._starts = grown
@@ -386,7 +386,8 @@ cdef class OrdinalMap:
             grown[: self.arena_used] = self._arena[: self.arena_used]
             self._set_arena(grown)
         for i in range(self.partitions):
-            ordinals = max(ordinals, (self.local_next[i] + rows) * self.partitions)
+            if self.local_next[i] <= last_local:
+                ordinals = max(ordinals, min(self.local_next[i] + rows, last_local + 1) * self.partitions)
         self._need_slots(ordinals)
         while (self.count + rows) * 5 > table * 3:
             table *= 2
@@ -408,7 +409,7 @@ cdef class OrdinalMap:
                 first += 1
             for i in range(1, old_mask + 2):
                 entry = source[(first + i) & old_mask]
-                if entry == 0 or self.starts_at[_ordinal_of(entry)] < 0:
+                if entry == 0 or self.starts_at[_ordinal_of(entry)] == 0:
                     continue
                 place = (entry >> 32) & mask
                 while target[place] != 0:
@@ -426,7 +427,7 @@ cdef class OrdinalMap:
         with nogil:
             for ordinal in range(self.top + 1):
                 start = self.starts_at[ordinal]
-                if start < 0:
+                if start == 0:
                     continue
                 memcpy(&length, self.arena_at + start - 4, 4)
                 memcpy(target + used, self.arena_at + start - 4, length + 4)
@@ -595,7 +596,7 @@ cdef class OrdinalMap:
                 memcpy(&length, self.arena_at + start - 4, 4)
                 if unlink:
                     self._unlink(deltaic_record_hash(self.arena_at + start, length), ordinal)
-                self.starts_at[ordinal] = -1
+                self.starts_at[ordinal] = 0
                 self.dead += length + 4
                 self.count -= 1
 

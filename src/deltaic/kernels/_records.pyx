@@ -108,6 +108,7 @@ cdef enum:
     AHEAD = 8
     SMALL = 24
 
+cdef uint8_t nothing = 0
 cdef uint64_t null_float = 0x7FC00001
 cdef uint64_t nan_float = 0x7FC00000
 cdef uint64_t null_double = 0x7FF8000000000001ULL
@@ -533,7 +534,8 @@ cdef const uint8_t* checked_field(const uint8_t* p, const uint8_t* end, int kind
 def first_bad_object(const uint8_t[::1] data, const int64_t[::1] ends, const uint8_t[::1] kinds):
     cdef int64_t row, bad = -1
     cdef int i
-    cdef const uint8_t* base = &data[0] if data.shape[0] else NULL
+    # Not NULL, which stands for a refused record.
+    cdef const uint8_t* base = &data[0] if data.shape[0] else &nothing
     cdef const uint8_t* p = base
     cdef const uint8_t* end
     with nogil:
@@ -551,7 +553,8 @@ def first_bad_object(const uint8_t[::1] data, const int64_t[::1] ends, const uin
 
 def first_bad_collection(const uint8_t[::1] data, const int64_t[::1] ends, int per_entry, int buckets):
     cdef int64_t row, bad = -1
-    cdef const uint8_t* base = &data[0] if data.shape[0] else NULL
+    # Not NULL, which stands for a refused record.
+    cdef const uint8_t* base = &data[0] if data.shape[0] else &nothing
     cdef const uint8_t* p = base
     with nogil:
         for row in range(ends.shape[0]):

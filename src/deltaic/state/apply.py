@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.binary import buffers
-from deltaic.errors import DecodeError
+from deltaic.errors import DecodeError, LimitError
 from deltaic.kernels import apply as kernel
 from deltaic.kernels import bits
+from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.schema.types import ObjectSchema, Schema
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.packed import (
@@ -30,15 +31,27 @@ from deltaic.state.packed import (
 from deltaic.state.regroup import regrouped
 from deltaic.state.type_data import TypeData
 from deltaic.wire.section import ShardSection, TypeSection
-from deltaic.wire.shards import Shard
+from deltaic.wire.shards import ListShard, ObjectShard, Shard
 
 Ordinals = NDArray[np.int64]
 
 
-def apply_section(old: TypeData, section: TypeSection, at: str) -> TypeData:
+_MAX_RESHARDING = 8
+"""Producers double or halve the shards once per version; a larger step is nobody's."""
+
+_BLOCK = 1 << 16
+_BITS_PER_ORDINAL = 3
+"""Each ordinal of a type has its bit in three sets: populated, previous, pending."""
+
+
+def apply_section(old: TypeData, section: TypeSection, at: str, limits: Limits = DEFAULT_LIMITS) -> TypeData:
     """The type after a delta's section. `at` names the blob, for errors."""
     _check_same_model(old.schema, section.schema, at)
     count = len(section.shards)
+    if not len(old.shards) <= count * _MAX_RESHARDING <= len(old.shards) * _MAX_RESHARDING**2:
+        reason = f"type {old.schema.name} goes from {len(old.shards)} to {count} shards in one step"
+        raise DecodeError("BadShards", reason, at)
+    _check_holes(old, section, at, limits)
     shift = count.bit_length() - 1
     shards = old.shards if len(old.shards) == count else regrouped(old, count)
     due = old.pending.ordinals()
@@ -48,7 +61,8 @@ def apply_section(old: TypeData, section: TypeSection, at: str) -> TypeData:
         due_here = due[due & (count - 1) == number] >> shift if shift else due
         rebuilt.append(_apply_shard(shard, delta, due_here, old.schema, section.schema))
         added_all.append((delta.added << shift) | number)
-        removed_all.append((delta.removed << shift) | number)
+        gone = (delta.removed << shift) | number
+        removed_all.append(gone[gone <= old.populated.max()])
     added = OrdinalSet.from_ordinals(np.concatenate(added_all))
     removed = OrdinalSet.from_ordinals(np.concatenate(removed_all)).difference(added)
     populated = old.populated.difference(removed).union(added)
@@ -66,6 +80,27 @@ def apply_section(old: TypeData, section: TypeSection, at: str) -> TypeData:
         previous=old.populated,
         pending=removed.intersection(old.populated),
     )
+
+
+def _check_holes(old: TypeData, section: TypeSection, at: str, limits: Limits) -> None:
+    """Refuse an ordinal so far behind the others that the holes before it would take memory which no bytes stand for."""
+    shift = len(section.shards).bit_length() - 1
+    last = max((int(shard.added[-1]) + 1 << shift for shard in section.shards if len(shard.added)), default=0)
+    record_bits = max(_record_bits(shard.body) for shard in section.shards) + _BITS_PER_ORDINAL
+    needed = last * record_bits // 8
+    if needed > limits.max_hole_bytes + 8 * (old.nbytes + section.size_bytes):
+        reason = f"type {old.schema.name}: ordinal {last - 1:,} is added so far behind the others that holes take"
+        raise LimitError("Limit", f"{reason} {needed:,} bytes, limit is {limits.max_hole_bytes:,}", at)
+
+
+def _record_bits(shard: Shard) -> int:
+    match shard:
+        case ObjectShard():
+            return shard.bits_per_record
+        case ListShard():
+            return shard.bits_per_pointer
+        case _:
+            return shard.bits_per_pointer + shard.bits_per_size
 
 
 def _check_same_model(ours: Schema, theirs: Schema, at: str) -> None:
@@ -274,8 +309,8 @@ class _SidePlan:
         if self.nulls is not None:
             values |= self.nulls.astype(np.uint64) << np.uint64(field.width - 1)
         bits.scatter(after.records, after.stride, field.offset, field.width, self.events.ordinals, values)
-        if after.slots > self.events.kept:
-            tail = np.arange(self.events.kept, after.slots, dtype=np.int64)
+        for begin in range(self.events.kept, after.slots, _BLOCK):
+            tail = np.arange(begin, min(begin + _BLOCK, after.slots), dtype=np.int64)
             tail = tail[~_among(tail, self.events.ordinals)]
             ends = self.old_total + self.shifts[np.searchsorted(self.events.ordinals, tail, side="right")]
             bits.scatter(after.records, after.stride, field.offset, field.width, tail, ends.astype(np.uint64))

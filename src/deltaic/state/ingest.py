@@ -18,6 +18,7 @@ from deltaic.errors import InputError
 from deltaic.schema.model import Model
 from deltaic.state.ingest_arrow import ArrowPlan, ArrowRows
 from deltaic.state.ingest_columns import Column, read_batches
+from deltaic.state.ingest_fold import Fold, foldable_places
 from deltaic.state.ingest_number import number_canonical, number_chunk
 from deltaic.state.ingest_objects import ObjectRows, batched, refers_to_itself
 from deltaic.state.ingest_plan import Place, Plan, Planner
@@ -224,13 +225,14 @@ def _run(
         if progress is not None:
             progress(sum(rows.count for rows in roots))
         return _joined([rows.ordinals for rows in roots])
+    folds = {number: Fold() for number in foldable_places(root)} if plan is not None else {}
     found: list[Ordinals] = []
     done = 0
     for rows in chunks:
         if plan is None:
             number_records(state, rows)
         else:
-            number_chunk(state, plan, rows)
+            number_chunk(state, plan, rows, folds)
         found.append(rows.ordinals)
         done += rows.count
         if progress is not None:

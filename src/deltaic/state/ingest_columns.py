@@ -5,6 +5,7 @@ that belongs to a part of them, so that a chunk of rows is read without touching
 views are followed: what comes out is values, texts, structs, lists and maps.
 """
 
+import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -74,15 +75,19 @@ class Column:
         "schema",
     )
 
-    def __init__(self, schema: Any, view: Any) -> None:
+    def __init__(self, schema: Any, array: Any, view: Any) -> None:
         self.schema, self.name, self.format = schema, schema.name or "", schema.format
         self.length: int = view.length
         self._offset: int = view.offset
         self._view = view
-        self._buffers: list[NDArray[np.uint8]] = [np.frombuffer(buffer, np.uint8) for buffer in view.buffers]
+        self._buffers = _list_view_buffers(array, view) if schema.format in _LIST_VIEWS else _buffers(view)
         self._text: Ranges | None = None
-        self.dictionary = None if schema.dictionary is None else Column(schema.dictionary, view.dictionary)
-        self.children = tuple(Column(child, view.child(position)) for position, child in enumerate(schema.children))
+        self.dictionary = (
+            None if schema.dictionary is None else Column(schema.dictionary, array.dictionary, view.dictionary)
+        )
+        self.children = tuple(
+            Column(child, array.child(position), view.child(position)) for position, child in enumerate(schema.children)
+        )
 
     def logical(self) -> LogicalType:
         """The logical type of a flat column."""
@@ -90,6 +95,7 @@ class Column:
 
     def valid(self, part: Part) -> Mask | None:
         """Which values are not null; None if all are."""
+        self._check_inside(part)
         if self.format == "n":
             count = part_length(part)
             return np.zeros(count, np.bool_) if count else None
@@ -160,6 +166,13 @@ class Column:
         positions += np.repeat(starts - offsets[:-1], lengths)
         return offsets, positions
 
+    def _check_inside(self, part: Part) -> None:
+        # Positions come from offsets and indexes that were checked; a slice comes from the length of the parent.
+        if isinstance(part, slice) and part.stop > self.length:
+            raise InputError(
+                f"column {self.name!r}: {self.length:,} values where at least {part.stop:,} must be", "BadArrow"
+            )
+
     def _own_valid(self, part: Part) -> Mask | None:
         if self._view.null_count == 0 or not len(self._buffers) or not len(self._buffers[0]):
             return None
@@ -172,7 +185,8 @@ class Column:
             first = at.start // 8
             bits = np.unpackbits(data[first : (at.stop + 7) // 8], bitorder="little")
             return bits[at.start - first * 8 : at.stop - first * 8].view(np.bool_)
-        return (data[at >> 3] >> (at & 7).astype(np.uint8) & 1).view(np.bool_)
+        chosen: NDArray[np.uint8] = data[at >> 3] >> (at & 7).astype(np.uint8) & 1
+        return chosen.view(np.bool_)
 
     def _indexes(self, part: Part, valid: Mask | None) -> Positions:
         assert self.dictionary is not None
@@ -187,7 +201,10 @@ class Column:
     def _runs(self, part: Part) -> Positions:
         runs = self.children[0]
         ends = runs.values(slice(0, runs.length)).astype(np.int64)
-        return np.searchsorted(ends, part_positions(shift(part, self._offset)), "right").astype(np.int64)
+        found = np.searchsorted(ends, part_positions(shift(part, self._offset)), "right").astype(np.int64)
+        if len(found) and int(found.max()) >= self.children[1].length:
+            raise InputError(f"column {self.name!r}: its runs end before its values", "BadArrow")
+        return found
 
     def _offsets(self, dtype: type) -> NDArray[Any]:
         offsets: NDArray[Any] = self._buffers[1].view(dtype)
@@ -226,6 +243,20 @@ class Column:
         return self._text
 
 
+def _buffers(view: Any) -> list[NDArray[np.uint8]]:
+    return [np.frombuffer(buffer, np.uint8) for buffer in view.buffers]
+
+
+def _list_view_buffers(array: Any, view: Any) -> list[NDArray[np.uint8]]:
+    """The buffers of a list view: nanoarrow does not know how large the one with the sizes is."""
+    validity, offsets = (np.frombuffer(view.buffer(place), np.uint8) for place in range(2))
+    address = array.buffers[2]
+    if not len(offsets) or not address:
+        return [validity, offsets, np.zeros(0, np.uint8)]
+    sizes = (ctypes.c_uint8 * len(offsets)).from_address(address)
+    return [validity, offsets, np.frombuffer(memoryview(sizes), np.uint8)]
+
+
 def read_batches(data: Any) -> tuple[Any, Iterator[Column]]:
     """The Arrow schema of anything with `__arrow_c_stream__` or `__arrow_c_array__`, and its batches as structs."""
     import nanoarrow
@@ -238,4 +269,4 @@ def read_batches(data: Any) -> tuple[Any, Iterator[Column]]:
     schema = stream.get_schema()
     if schema.format != "+s":
         raise InputError(f"rows are structs, not Arrow {schema.format!r}", "WrongType")
-    return schema, (Column(schema, batch.view()) for batch in stream)
+    return schema, (Column(schema, batch, batch.view()) for batch in stream)

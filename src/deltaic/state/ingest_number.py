@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deltaic.kernels import records
+from deltaic.errors import InputError
+from deltaic.kernels import ingest, records
 from deltaic.limits import MAX_COLLECTION_ELEMENTS
 from deltaic.schema.types import ListSchema, MapSchema, ObjectSchema, SetSchema
-from deltaic.state.ingest_kernels import ingest
+from deltaic.state.ingest_fold import Fold, fold_rows
 from deltaic.state.ingest_order import DepthFirst
 from deltaic.state.ingest_plan import Plan
 from deltaic.state.ingest_rows import Fixed, Rows, Variable
@@ -23,8 +24,9 @@ _MIXED_BUCKETS = 1
 _NO_HASHES: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
-def number_chunk(state: WriteState, plan: Plan, root: Rows) -> None:
+def number_chunk(state: WriteState, plan: Plan, root: Rows, folds: dict[int, Fold]) -> None:
     """Add the records of a chunk in depth-first order; every `Rows` below `root` gets its ordinals."""
+    fold_rows(root, folds)
     by_place = {rows.place.number: rows for rows in root.walk()}
     for type_name, places in plan.types:
         rows = [by_place[place.number] for place in places if place.number in by_place]
@@ -32,7 +34,7 @@ def number_chunk(state: WriteState, plan: Plan, root: Rows) -> None:
         if not rows:
             continue
         order = DepthFirst.of(rows).order(root) if len(rows) > 1 else None
-        _hand_out(rows, _add(state, type_name, *_serialized(rows), order))
+        _hand_out(rows, state.writer(type_name).add_many(*_serialized(rows), order))
 
 
 def number_canonical(state: WriteState, roots: Sequence[Rows]) -> None:
@@ -45,7 +47,7 @@ def number_canonical(state: WriteState, roots: Sequence[Rows]) -> None:
     for schema in state.schemas.dependency_order():
         rows_of_type = waiting.get(schema.name)
         if rows_of_type:
-            _hand_out(rows_of_type, _add(state, schema.name, *_serialized(rows_of_type), None))
+            _hand_out(rows_of_type, state.writer(schema.name).add_many(*_serialized(rows_of_type)))
 
 
 def _serialized(rows: list[Rows]) -> tuple[Bytes, Ends]:
@@ -61,12 +63,20 @@ def _columns(rows: Rows) -> list[Any]:
         if link is not None:
             columns.append((link.ordinals(), link.valid, None, None, None))
         elif isinstance(column, Fixed):
+            _check_length(rows, len(column.values))
             columns.append((column.values, column.valid, None, None, None))
         elif isinstance(column, Variable):
+            _check_length(rows, len(column.starts))
             columns.append((None, column.valid, column.starts, column.ends, column.data))
         else:
             columns.append((None, None, None, None, None))
     return columns
+
+
+def _check_length(rows: Rows, length: int) -> None:
+    # Kernels do not check; a source that gives fewer values than it says must not reach them.
+    if length != rows.count:
+        raise InputError(f"column {rows.place.path!r}: {length:,} values for {rows.count:,} records", "Lengths")
 
 
 def _collections(rows: Rows) -> tuple[Bytes, Ends]:
@@ -100,22 +110,6 @@ def _joined(parts: list[tuple[Bytes, Ends]]) -> tuple[Bytes, Ends]:
         np.concatenate([data for data, _ in parts]),
         np.concatenate([ends + base for (_, ends), base in zip(parts, bases[:-1].tolist(), strict=True)]),
     )
-
-
-def _add(state: WriteState, type_name: str, data: Bytes, ends: Ends, order: Ends | None) -> NDArray[np.int32]:
-    writer = state._adding(type_name)
-    if order is None:
-        return writer.add_many(data, ends)
-    if writer._restored is None and not writer.ordinals.canonical:
-        try:
-            return writer.ordinals.map.assign(data, ends, order)
-        except OverflowError as error:
-            raise writer.ordinals._full(error) from error
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-    bounds, ordered = ingest.gather_ranges(data, starts[order], ends[order])
-    ordinals = np.empty(len(ends), np.int32)
-    ordinals[order] = writer.add_many(ordered, bounds[1:])
-    return ordinals
 
 
 def _hand_out(rows: Iterable[Rows], ordinals: NDArray[np.int32]) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from deltaic.kernels import ingest
 from deltaic.schema.types import ObjectSchema
-from deltaic.state.ingest_kernels import ingest
 from deltaic.state.ingest_plan import Place
 from deltaic.state.ingest_rows import Rows
 
@@ -62,14 +62,14 @@ class DepthFirst:
                 np.arange(rows.count + 1, dtype=np.int64), np.arange(base, base + rows.count, dtype=np.int64)
             )
         branches = [
-            (link.valid, self._below(link.rows))
+            _at_parents(link.present, self._below(link.rows))
             for link in rows.links
             if link is not None and self._leads_there(link.rows.place)
         ]
-        if isinstance(rows.place.schema, ObjectSchema):
-            return _interleaved([_at_parents(valid, sequence) for valid, sequence in branches])
         # Per entry of a map the key comes first, then the value.
-        inside = _interleaved([sequence for _, sequence in branches])
+        inside = _interleaved(branches)
+        if isinstance(rows.place.schema, ObjectSchema):
+            return inside
         return _Sequence(inside.offsets[rows.offsets], inside.records)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from deltaic.errors import InputError
+from deltaic.kernels import ingest
 from deltaic.schema.types import ListSchema, MapSchema, ObjectSchema, SetSchema
-from deltaic.state.ingest_kernels import ingest
 from deltaic.state.ingest_rows import Fixed, Rows, Variable
 from deltaic.state.write import WriteState
 from deltaic.state.write_records import serialize_list, serialize_map, serialize_set
@@ -35,7 +35,7 @@ class _Adder:
 
     def __init__(self, state: WriteState, rows: Rows) -> None:
         self._state, self._rows = state, rows
-        self._writer = state._adding(rows.place.type_name)
+        self._writer = state.writer(rows.place.type_name)
         self._below = [None if link is None else _Adder(state, link.rows) for link in rows.links]
         self._offsets = rows.offsets.tolist()
         rows.ordinals = np.full(rows.count, -1, np.int32)

@@ -36,19 +36,28 @@ class Variable:
     valid: Mask | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Link:
     """From the records of a place to those of a place below: which have one (None: all), and their rows."""
 
     valid: Mask | None
     rows: "Rows"
 
+    @property
+    def present(self) -> Mask | None:
+        """Which parents have a record among the rows (None: all)."""
+        return self.valid
+
+    def own_ordinals(self) -> Ordinals:
+        """The ordinals of what is referred to, one for each parent that refers to something."""
+        return self.rows.ordinals
+
     def ordinals(self) -> Ordinals:
         """The ordinal that each parent refers to; 0 where it refers to none."""
         if self.valid is None:
-            return self.rows.ordinals
+            return self.own_ordinals()
         spread = np.zeros(len(self.valid), np.int32)
-        spread[self.valid] = self.rows.ordinals
+        spread[self.valid] = self.own_ordinals()
         return spread
 
 

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.errors import InputError
-from deltaic.kernels import text
+from deltaic.kernels import ingest, text
 from deltaic.schema.logical import LogicalType
 from deltaic.schema.types import FieldType
 from deltaic.state.ingest_columns import Ranges
-from deltaic.state.ingest_kernels import ingest
 from deltaic.state.ingest_rows import Fixed, Mask, Rows, Variable
 
 _TEXTS = ("u", "U", "vu")
@@ -50,7 +49,7 @@ def encode_numbers(
     if source.format == "n":
         if not target.nullable and len(values):
             raise rows.refused(0, path, "null in a column without nulls", "Null")
-        return Fixed(np.zeros(len(values), np.int32), np.zeros(len(values), np.bool_))
+        return _nulls(len(values), target)
     if source.format.startswith("w:") and target.format in _BYTES:
         return _matrix(values, valid)
     if source.format in _INTEGERS and source.format != target.format:
@@ -96,6 +95,13 @@ def encode_ranges(ranges: Ranges, valid: Mask | None, target: LogicalType, rows:
             raise _malformed(offsets, packed, rows, path)
         offsets, packed = bounds, units
     return Variable(offsets[:-1], offsets[1:], packed, valid)
+
+
+def _nulls(count: int, target: LogicalType) -> Fixed | Variable:
+    nowhere, storage = np.zeros(count, np.bool_), _plain_storage(target)
+    if storage is not None:
+        return Fixed(np.zeros(count, storage), nowhere)
+    return Variable(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(0, np.uint8), nowhere)
 
 
 def _malformed(offsets: NDArray[np.int64], data: NDArray[np.uint8], rows: Rows, path: str) -> InputError:

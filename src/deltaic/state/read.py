@@ -130,7 +130,7 @@ class ReadState:
             if name in seen:
                 raise DecodeError("BadSchema", f"type {name} stands there twice", at)
             seen.add(name)
-            types[name] = apply_section(self.types[name], section, at)
+            types[name] = apply_section(self.types[name], section, at, limits)
         if check:
             check_references(reaches, {name: data.max_ordinal for name, data in types.items()}, at)
         state = ReadState(
@@ -226,7 +226,7 @@ def _read_blob(
                 cursor.fail("BadPart", f"this is part {part_header.part!r} of another blob, not part {name!r}")
             schemas += part_header.schemas
             if filter is not None:
-                wanted = frozenset(schema.name for schema in filter.apply(schemas))
+                wanted = _kept_names(filter, schemas, cursor)
             sections += _read_sections(cursor, part_header, wanted, limits, delta=delta)
     return replace(header, schemas=tuple(schemas)), sections, at
 
@@ -247,15 +247,25 @@ def _names(
             assert not isinstance(skipped, TypeSection)
             schemas.append(skipped)
         cursor.position = start
+    return _kept_names(filter, schemas, cursor)
+
+
+def _kept_names(filter: Filter, schemas: list[Schema], cursor: Cursor) -> frozenset[str]:
+    if len({schema.name for schema in schemas}) < len(schemas):
+        cursor.fail("BadSchema", "a type is declared twice")
     return frozenset(schema.name for schema in filter.apply(schemas))
 
 
 def _read_sections(
     cursor: Cursor, header: Header, wanted: frozenset[str] | None, limits: Limits, *, delta: bool
 ) -> list[TypeSection]:
+    declared = {schema.name: schema for schema in header.schemas}
     sections = []
     for _ in range(header.sections):
         section = read_section_if(cursor, wanted, delta=delta, limits=limits)
+        schema = section.schema if isinstance(section, TypeSection) else section
+        if declared.get(schema.name, schema) != schema:
+            cursor.fail("BadSchema", f"type {schema.name!r} has one schema in the header and another in its section")
         if isinstance(section, TypeSection):
             sections.append(section)
     return sections

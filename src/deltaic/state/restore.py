@@ -16,7 +16,7 @@ from deltaic.kernels import ordinals as ordinal_kernels
 from deltaic.schema.types import Field, FieldType, ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.type_data import TypeData
-from deltaic.state.write_columns import Column, Serialized, VariableColumn, serialize_columns
+from deltaic.state.write_columns import Column, Serialized, VariableColumn, object_batch
 from deltaic.state.write_statistics import field_kinds
 from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard, Shard
 
@@ -71,7 +71,7 @@ class RestoredType:
                     for field in schema.fields
                     if (column := _object_column(self._data, field, ordinals, exact=self._exact)) is not None
                 }
-                return serialize_columns(schema, columns, len(ordinals), {})
+                return object_batch(schema, columns, len(ordinals), {}).whole()
             case ListSchema():
                 table = _entries(self._data, ordinals)
                 return records.serialize_lists(table.offsets, table.keys)

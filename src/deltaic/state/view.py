@@ -44,6 +44,15 @@ class TypeView(access.TypeAccess):
         return self._records.reader, self._records.number(self.name)
 
     @property
+    def _access(self) -> "tuple[access.StateAccess, int]":
+        """What `view[ordinal]` reads from. To delete it is to let go of the memory until the next read."""
+        return self._open()
+
+    @_access.deleter
+    def _access(self) -> None:
+        self._close()
+
+    @property
     def name(self) -> str:
         """The name of the type."""
         return self.data.schema.name

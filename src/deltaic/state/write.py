@@ -226,13 +226,13 @@ class WriteState:
         schema, writer = self._object(type_name), self._adding(type_name)
         typed = {name: Column(given) if isinstance(given, np.ndarray) else given for name, given in columns.items()}
         referenced = {name: last for name in schema.references() if (last := self._last(name)) is not None}
-        return writer.add_many(*write_columns.serialize_columns(schema, typed, count, referenced))
+        return writer.add_batch(write_columns.object_batch(schema, typed, count, referenced))
 
     def add_lists(self, type_name: str, offsets: NDArray[Any], elements: NDArray[Any]) -> NDArray[np.int32]:
         """Add many lists; list i holds the ordinals `elements[offsets[i]:offsets[i + 1]]`."""
         schema, writer = self._schema(type_name, ListSchema), self._adding(type_name)
         last = self._last(schema.element)
-        return writer.add_many(*write_columns.serialize_list_arrays(type_name, offsets, elements, last))
+        return writer.add_batch(write_columns.list_batch(type_name, offsets, elements, last))
 
     def add_sets(
         self,
@@ -244,7 +244,7 @@ class WriteState:
         """Add many sets; set i holds the ordinals `elements[offsets[i]:offsets[i + 1]]`."""
         schema, writer = self._schema(type_name, SetSchema), self._adding(type_name)
         last = self._last(schema.element)
-        return writer.add_many(*write_columns.serialize_set_arrays(type_name, offsets, elements, hash_codes, last))
+        return writer.add_batch(write_columns.set_batch(type_name, offsets, elements, hash_codes, last))
 
     def add_maps(
         self,
@@ -257,8 +257,8 @@ class WriteState:
         """Add many maps; map i holds the entries from `offsets[i]` to `offsets[i + 1]`."""
         schema, writer = self._schema(type_name, MapSchema), self._adding(type_name)
         last_key, last_value = self._last(schema.key), self._last(schema.value)
-        return writer.add_many(
-            *write_columns.serialize_map_arrays(type_name, offsets, keys, values, hash_codes, last_key, last_value)
+        return writer.add_batch(
+            write_columns.map_batch(type_name, offsets, keys, values, hash_codes, last_key, last_value)
         )
 
     def add_serialized(self, type_name: str, data: NDArray[np.uint8], ends: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -420,7 +420,7 @@ class WriteState:
     def _schema(self, type_name: str, kind: type[_S]) -> _S:
         schema = self._type(type_name).schema
         if not isinstance(schema, kind):
-            raise InputError(f"type {type_name} is a {schema.kind}", "WrongType")
+            raise InputError(f"type {type_name} is of kind {schema.kind}", "WrongType")
         return schema
 
     def _last(self, type_name: str) -> int | None:

@@ -3,7 +3,7 @@
 Values that a field cannot hold are refused with type, field, row and value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -28,6 +28,7 @@ _NO_WORDS: NDArray[np.uint64] = np.zeros(0, np.uint64)
 _NO_OFFSETS: Offsets = np.zeros(0, np.int64)
 _NO_BYTES: Bytes = np.zeros(0, np.uint8)
 _NO_HASHES: Ordinals = np.zeros(0, np.int32)
+_MIXED = 1
 _INT_RANGE = (-(1 << 31), (1 << 31) - 1)
 _LONG_RANGE = (-(1 << 63), (1 << 63) - 1)
 
@@ -60,12 +61,25 @@ class VariableColumn:
 AnyColumn = Column | VariableColumn
 
 
-def serialize_columns(
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Checked records that are serialized piece by piece, so that their bytes are still near when they are hashed."""
+
+    rows: int
+    piece: Callable[[int, int], Serialized]
+    """Serializes the rows from one number to another."""
+
+    def whole(self) -> Serialized:
+        """All records at once."""
+        return self.piece(0, self.rows)
+
+
+def object_batch(
     schema: ObjectSchema,
     columns: Mapping[str, AnyColumn],
     count: int | None,
     max_ordinals: Mapping[str, int],
-) -> Serialized:
+) -> Batch:
     """Records of an OBJECT type from one column per field; a field without a column is null.
 
     `max_ordinals` holds the highest ordinal of each type that may be referred to.
@@ -75,36 +89,48 @@ def serialize_columns(
             names = ", ".join(field.name for field in schema.fields) or "none"
             raise InputError(f"type {schema.name} has no field {name!r}; fields: {names}", "UnknownField")
     rows = _row_count(schema, columns, count)
+    kinds = field_kinds(schema)
     prepared = [
         _prepared(schema, field, columns.get(field.name), rows, max_ordinals.get(field.referenced or ""))
         for field in schema.fields
     ]
-    return records.serialize_objects(field_kinds(schema), prepared, rows)
+
+    def piece(start: int, stop: int) -> Serialized:
+        part = [
+            (values[start:stop], valid[start:stop], offsets[start : stop + 1], data)
+            for values, valid, offsets, data in prepared
+        ]
+        return records.serialize_objects(kinds, part, stop - start)
+
+    return Batch(rows, piece)
 
 
-def serialize_list_arrays(
-    type_name: str, offsets: NDArray[Any], elements: NDArray[Any], last: int | None
-) -> Serialized:
+def list_batch(type_name: str, offsets: NDArray[Any], elements: NDArray[Any], last: int | None) -> Batch:
     """Records of a LIST type: list i holds `elements[offsets[i]:offsets[i + 1]]`."""
     bounds = _checked_offsets(type_name, offsets, len(elements))
-    return records.serialize_lists(bounds, _checked_ordinals(type_name, "element", elements, bounds, last))
+    ordinals = _checked_ordinals(type_name, "element", elements, bounds, last)
+    return Batch(len(bounds) - 1, lambda start, stop: records.serialize_lists(bounds[start : stop + 1], ordinals))
 
 
-def serialize_set_arrays(
+def set_batch(
     type_name: str,
     offsets: NDArray[Any],
     elements: NDArray[Any],
     hash_codes: NDArray[np.int32] | None,
     last: int | None,
-) -> Serialized:
-    """Records of a SET type, as `serialize_list_arrays`."""
+) -> Batch:
+    """Records of a SET type: set i holds `elements[offsets[i]:offsets[i + 1]]`."""
     bounds = _checked_offsets(type_name, offsets, len(elements))
     _check_sizes(type_name, bounds)
     ordinals = _checked_ordinals(type_name, "element", elements, bounds, last)
-    return records.serialize_sets(bounds, ordinals, _codes(type_name, hash_codes, len(elements)), 1)
+    codes = _codes(type_name, hash_codes, len(elements))
+    return Batch(
+        len(bounds) - 1,
+        lambda start, stop: records.serialize_sets(bounds[start : stop + 1], ordinals, codes, _MIXED),
+    )
 
 
-def serialize_map_arrays(
+def map_batch(
     type_name: str,
     offsets: NDArray[Any],
     keys: NDArray[Any],
@@ -112,7 +138,7 @@ def serialize_map_arrays(
     hash_codes: NDArray[np.int32] | None,
     last_key: int | None,
     last_value: int | None,
-) -> Serialized:
+) -> Batch:
     """Records of a MAP type: map i holds the entries from `offsets[i]` to `offsets[i + 1]`."""
     if len(keys) != len(values):
         raise InputError(f"type {type_name}: {len(keys)} keys, {len(values)} values", "Lengths")
@@ -120,7 +146,13 @@ def serialize_map_arrays(
     _check_sizes(type_name, bounds)
     key_ordinals = _checked_ordinals(type_name, "key", keys, bounds, last_key)
     value_ordinals = _checked_ordinals(type_name, "value", values, bounds, last_value)
-    return records.serialize_maps(bounds, key_ordinals, value_ordinals, _codes(type_name, hash_codes, len(keys)), 1)
+    codes = _codes(type_name, hash_codes, len(keys))
+    return Batch(
+        len(bounds) - 1,
+        lambda start, stop: records.serialize_maps(
+            bounds[start : stop + 1], key_ordinals, value_ordinals, codes, _MIXED
+        ),
+    )
 
 
 def _row_count(schema: ObjectSchema, columns: Mapping[str, AnyColumn], count: int | None) -> int:

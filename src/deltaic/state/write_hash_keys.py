@@ -83,8 +83,8 @@ def _field_hashes(key: HashKey, path: ResolvedPath, elements: Ordinals, types: M
 def _check_held(key: HashKey, path: ResolvedPath, type_name: str, ordinals: Ordinals, owner: "TypeWriter") -> None:
     starts = owner.ordinals.map.starts
     last = int(ordinals.max())
-    if last >= len(starts) or int(starts[ordinals].min()) < 0:
-        missing = last if last >= len(starts) else int(ordinals[starts[ordinals] < 0][0])
+    if last >= len(starts) or int(starts[ordinals].min()) == 0:
+        missing = last if last >= len(starts) else int(ordinals[starts[ordinals] == 0][0])
         raise InputError(
             f"type {key.type_name}: hash key path {path} meets ordinal {missing} of type {type_name}, "
             "which has no record",

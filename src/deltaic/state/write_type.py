@@ -13,12 +13,14 @@ from deltaic.state.bitset import OrdinalSet
 from deltaic.state.ordinals import TypeOrdinals
 from deltaic.state.restore import RestoredType
 from deltaic.state.type_data import TypeData
+from deltaic.state.write_columns import Batch
 from deltaic.state.write_hash_keys import NO_HASHES, hash_key_of, key_hashes
 from deltaic.state.write_statistics import field_kinds, statistics_for
 from deltaic.wire.write_layout import Layout
 from deltaic.wire.write_sections import SectionContent
 from deltaic.wire.write_shards import RecordSource
 
+_PIECE_ROWS = 1 << 15
 _SEGMENT_ORDINALS = 1 << 14
 _SEGMENT_WORDS = 1 << 8
 
@@ -96,6 +98,16 @@ class TypeWriter:
             self._added = True
         preferred = None if self._restored is None else self._restored.preferred(data, ends)
         return self.ordinals.assign(data, ends, order=order, preferred=preferred)
+
+    def add_batch(self, batch: Batch) -> NDArray[np.int32]:
+        """The ordinals of the records of a batch."""
+        if self.ordinals.canonical or batch.rows <= _PIECE_ROWS:
+            return self.add_many(*batch.whole())
+        ordinals = np.empty(batch.rows, np.int32)
+        for start in range(0, batch.rows, _PIECE_ROWS):
+            stop = min(start + _PIECE_ROWS, batch.rows)
+            ordinals[start:stop] = self.add_many(*batch.piece(start, stop))
+        return ordinals
 
     def restore(self, data: TypeData) -> None:
         """Go on from the records of a read state."""

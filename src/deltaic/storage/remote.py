@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from deltaic.errors import (
     CommitConflictError,
@@ -23,6 +24,7 @@ from deltaic.errors import (
     NotFoundError,
     StorageError,
 )
+from deltaic.storage import relay
 from deltaic.storage.credentials import Secret, redact, secrets_of, wrap_options
 from deltaic.storage.names import check_key, join_key
 from deltaic.storage.store import Blob, Data, ObjectInfo
@@ -33,11 +35,29 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _Result = TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
+_used_by = 0
 
 SINGLE_PUT_BYTES = 16 << 20
 """Larger objects are sent in parts."""
 
 _MESSAGE_CHARACTERS = 300
+
+
+def _relayed(
+    method: Callable[Concatenate["RemoteStore", _Arguments], _Result],
+) -> Callable[Concatenate["RemoteStore", _Arguments], _Result]:
+    """In a child of a process that has used obstore, the method runs in a worker: see `relay`."""
+
+    @wraps(method)
+    def run(self: "RemoteStore", /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        global _used_by
+        if _used_by not in (0, os.getpid()) and not self._in_memory:
+            return cast("_Result", relay.call(self._relay_state(), method.__name__, arguments, options))
+        _used_by = _used_by or os.getpid()
+        return method(self, *arguments, **options)
+
+    return run
 
 
 class RemoteStore:
@@ -56,6 +76,8 @@ class RemoteStore:
         self._url = url.rstrip("/") if "://" in url else url
         self._credentials_dropped = False
         self._prefix = ""
+        # Streams and parts run on threads of obstore's, which a forked child has not; memory needs neither.
+        self._in_memory = url.startswith("memory:")
         try:
             self._backend, self._once, self._root = _connect(url, self._options, timeout_seconds, read_retries)
         except DeltaicError:
@@ -93,9 +115,21 @@ class RemoteStore:
             "dropped": self._credentials_dropped or len(kept) < len(self._options),
         }
 
+    def _relay_state(self) -> dict[str, object]:
+        # To this process's own worker, through a pipe that nobody else reads, credentials do go.
+        revealed = {
+            name: value.reveal() if isinstance(value, Secret) else value for name, value in self._options.items()
+        }
+        return {**self.__getstate__(), "options": revealed}
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> "RemoteStore":
+        """The store that a relayed call means."""
+        store = cls.__new__(cls)
+        store.__setstate__(state)
+        return store
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if state["url"].startswith("memory:"):
-            raise InputError("a memory store is not pickled: it is in one process only")
         RemoteStore.__init__(
             self,
             state["url"],
@@ -106,10 +140,11 @@ class RemoteStore:
         self._prefix, self._credentials_dropped = state["prefix"], state["dropped"]
 
     def __reduce__(self) -> tuple[object, ...]:
-        if self._url.startswith("memory:"):
+        if self._in_memory:
             raise InputError("a memory store is not pickled: it is in one process only")
         return object.__new__, (RemoteStore,), self.__getstate__()
 
+    @_relayed
     def get(self, key: str, *, limit_bytes: int | None = None) -> Blob:
         """Read a whole object; LimitError, before reading, if it is larger than the limit."""
         path = self._path(key)
@@ -121,6 +156,7 @@ class RemoteStore:
 
         return self._run("read", key, read)
 
+    @_relayed
     def get_if_changed(self, key: str, etag: str | None, *, limit_bytes: int | None = None) -> Blob | None:
         """Read the object unless its etag is still this one: then None."""
         if etag is None:
@@ -140,6 +176,7 @@ class RemoteStore:
 
         return self._run("read", key, read)
 
+    @_relayed
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Read a part; shorter at the end of the object, empty past it."""
         check_range(start, length)
@@ -155,6 +192,7 @@ class RemoteStore:
                 return b""
             raise
 
+    @_relayed
     def get_to_file(self, key: str, path: str | os.PathLike[str], *, limit_bytes: int | None = None) -> ObjectInfo:
         """Stream the object into a new file; the file must not exist and is removed again if anything fails."""
         source = self._path(key)
@@ -165,7 +203,7 @@ class RemoteStore:
             check_limit(self._shown(key), info.size_bytes, limit_bytes)
             size_bytes = 0
             with new_file(path) as write:
-                for piece in found.stream(min_chunk_size=CHUNK_BYTES):
+                for piece in (found.bytes(),) if self._in_memory else found.stream(min_chunk_size=CHUNK_BYTES):
                     size_bytes += len(piece)
                     write(memoryview(piece))
                 if size_bytes != info.size_bytes:
@@ -174,11 +212,13 @@ class RemoteStore:
 
         return self._run("read", key, read)
 
+    @_relayed
     def head(self, key: str) -> ObjectInfo:
         """Size, etag and time of an object."""
         path = self._path(key)
         return self._run("read", key, lambda: self._info(self._backend.head(path)))
 
+    @_relayed
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Every object whose key starts with the text `prefix`, at any depth, in no promised order."""
         folder, _, start = prefix.rpartition("/")
@@ -192,16 +232,18 @@ class RemoteStore:
                 if info.key.startswith(prefix):
                     yield info
 
+    @_relayed
     def folders(self, prefix: str = "") -> tuple[str, ...]:
         """The names of the folders directly under the folder `prefix`, sorted."""
         inside = self._folder(prefix.rstrip("/"))
         found = self._run("list", prefix, lambda: self._backend.list_with_delimiter(inside or None))
         return tuple(sorted(path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]))
 
+    @_relayed
     def put(self, key: str, data: Data) -> str:
         """Write an object, over an older one if there is one; gives its etag."""
         path = self._path(key)
-        in_parts = len(data) > SINGLE_PUT_BYTES
+        in_parts = len(data) > SINGLE_PUT_BYTES and not self._in_memory
 
         def write() -> str:
             answer = self._backend.put(path, data, use_multipart=in_parts, chunk_size=SINGLE_PUT_BYTES)
@@ -209,13 +251,17 @@ class RemoteStore:
 
         return self._run("write", key, write)
 
+    @_relayed
     def put_file(self, key: str, path: str | os.PathLike[str]) -> str:
         """Write an object from a local file without holding it in memory."""
         return self.put_chunks(key, file_chunks(path))
 
+    @_relayed
     def put_chunks(self, key: str, chunks: Iterable[Data]) -> str:
         """Write an object from pieces; it appears when the last one is there, and never if the iterator raises."""
         path = self._path(key)
+        if self._in_memory:
+            return self.put(key, b"".join(bytes(chunk) for chunk in chunks))
         pieces = _even_pieces(chunks, SINGLE_PUT_BYTES)
         first = next(pieces, b"")
         second = next(pieces, None)
@@ -236,6 +282,7 @@ class RemoteStore:
                 raise source.failure from None
             raise
 
+    @_relayed
     def put_if_absent(self, key: str, data: Data) -> str:
         """Write an object if there is none of that key, else CommitConflictError."""
         path = self._path(key)
@@ -243,6 +290,7 @@ class RemoteStore:
             key, lambda: self._etag(cast("ObjectMeta", self._once.put(path, data, mode="create", use_multipart=False)))
         )
 
+    @_relayed
     def put_if_match(self, key: str, data: Data, etag: str) -> str:
         """Write over an object if its etag is still this one, else CommitConflictError."""
         path = self._path(key)
@@ -252,6 +300,7 @@ class RemoteStore:
             key, lambda: self._etag(cast("ObjectMeta", self._once.put(path, data, mode=wanted, use_multipart=False)))
         )
 
+    @_relayed
     def copy_if_absent(self, source: str, key: str) -> str:
         """Give the bytes of a staged object a second name if that is free, else CommitConflictError."""
         source_path, path = self._path(source), self._path(key)
@@ -261,6 +310,7 @@ class RemoteStore:
         assert etag is not None
         return etag
 
+    @_relayed
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is no error."""
         path = self._path(key)

@@ -68,9 +68,14 @@ def read_part_header(cursor: Cursor, limits: Limits = DEFAULT_LIMITS) -> Header:
 
 def _schemas(cursor: Cursor, limits: Limits) -> tuple[Schema, ...]:
     start = cursor.position
-    schemas = []
+    schemas: list[Schema] = []
+    names: set[str] = set()
     for _ in range(_section_count(cursor, limits)):
-        schemas.append(read_schema(cursor))
+        schema = read_schema(cursor)
+        if schema.name in names:
+            cursor.fail("BadSchema", f"type {schema.name!r} is declared twice")
+        names.add(schema.name)
+        schemas.append(schema)
         if cursor.position - start > limits.max_schema_bytes:
             raise LimitError("Limit", f"schemas take more than {limits.max_schema_bytes:,} bytes", cursor.where())
     return tuple(schemas)

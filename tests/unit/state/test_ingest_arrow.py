@@ -434,3 +434,12 @@ def test_rows_come_back_as_they_went_in() -> None:
         }
         assert sorted(found["tags"] or []) == sorted(row["tags"] or [])
         assert dict(found["scores"] or []) == dict(row["scores"] or [])
+
+
+def test_list_views_may_overlap_and_go_backwards() -> None:
+    schemas = parse_schemas("Integer { int value; } ListOfInteger List<Integer>; Movie { ListOfInteger at; }", "<test>")
+    views = pa.ListViewArray.from_arrays(
+        pa.array([2, 0, 1], pa.int32()), pa.array([1, 2, 2], pa.int32()), pa.array([5, 6, 7], pa.int32())
+    )
+    plain = pa.array([[7], [5, 6], [6, 7]], pa.list_(pa.int32()))
+    assert ingested(pa.table({"at": views}), schemas) == ingested(pa.table({"at": plain}), schemas)

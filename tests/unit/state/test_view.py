@@ -1,6 +1,7 @@
 """Views of one type: what they say of it, and how they keep to the populated records."""
 
 import gc
+import sys
 import weakref
 
 import pytest
@@ -61,6 +62,17 @@ def test_a_view_does_not_keep_its_state_but_keeps_its_records(state):
     finally:
         gc.enable()
     assert view[0].cast[1].name == "Banionis"
+
+
+def test_a_view_that_lets_go_holds_nothing_and_opens_again():
+    state = catalogue()
+    view = state["Movie"]
+    record = view[0]
+    reader = view._access[0]
+    held = sys.getrefcount(reader)
+    del view._access
+    assert sys.getrefcount(reader) == held - 1
+    assert record.title == "Solaris" and view[0] == record
 
 
 def test_ghosts_of_a_recorded_chain_are_readable_until_the_next_delta(hollow_fixtures):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
 
@@ -19,7 +20,7 @@ def read(data: bytes) -> dict[str, Any]:
     need(value["format"] == 1, "UnknownFormat")
     record(value)
     versions = [entry["version"] for entry in value["versions"]]
-    need(all(later > earlier for later, earlier in zip(versions, versions[1:], strict=False)), "VersionOrder")
+    need(all(later > earlier for later, earlier in pairwise(versions)), "VersionOrder")
     for entry in value["versions"]:
         names = [artifact["name"] for artifact in entry["artifacts"]]
         need(all(safe(name) for name in names), "UnsafeName")
@@ -37,7 +38,7 @@ def target(value: dict[str, Any], channel: str) -> int | None:
 
 def record(value: dict[str, Any]) -> None:
     count(value, "sequence")
-    pattern(value["token"] if "token" in value else None, r"[0-9a-f]{32}")
+    pattern(value.get("token"), r"[0-9a-f]{32}")
     for token in many(value, "tokens", 64):
         pattern(token, r"[0-9a-f]{32}")
     count(value, "written_ms")

@@ -31,7 +31,9 @@ def test_known_values(name: str, crc32c: object) -> None:
     assert checksum(data) == f"crc32c:{expected:08x}"
 
 
-@pytest.mark.parametrize("length", [*range(0, 40), 255, 256, 767, 768, 769, 777, 24_575, 24_576, 24_577, 65_536, 200_003])
+@pytest.mark.parametrize(
+    "length", [*range(0, 40), 255, 256, 767, 768, 769, 777, 24_575, 24_576, 24_577, 65_536, 200_003]
+)
 def test_all_computations_agree_at_every_alignment(length: int) -> None:
     data = random.Random(length).randbytes(length + 16)
     for offset in (0, 1, 7):
@@ -115,7 +117,9 @@ def test_every_flipped_bit_is_noticed() -> None:
             verify(flipped, expected, "blob")
 
 
-@pytest.mark.parametrize("text", ["", "crc32c", "crc32c:", "crc32c:123", "crc32c:E3069283", "md5:00000000", "crc32c:e30692830"])
+@pytest.mark.parametrize(
+    "text", ["", "crc32c", "crc32c:", "crc32c:123", "crc32c:E3069283", "md5:00000000", "crc32c:e30692830"]
+)
 def test_an_unknown_checksum_is_refused(text: str) -> None:
     with pytest.raises(DecodeError) as caught:
         verify(b"", text, "blob")

@@ -1,6 +1,7 @@
 """Every store passes the suite that users' stores pass."""
 
 import itertools
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,9 +24,13 @@ class TestLocal(StoreConformance):
 
 
 class TestLocalChild(StoreConformance):
+    """In memory where the system has such a folder: another file system, and quick."""
+
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Store:
-        return open_store(tmp_path.as_uri()).child("deep/er")
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        memory = Path("/dev/shm")
+        with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+            yield open_store(Path(folder).as_uri()).child("deep/er")
 
 
 class TestMemory(StoreConformance):

@@ -2,22 +2,26 @@
 
 import os
 import pickle
+import random
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+import traceback
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
 
-from deltaic.errors import CommitConflictError, CommitUnknownError, InputError, StorageError
+from deltaic.errors import CommitConflictError, CommitUnknownError, InputError, LimitError, NotFoundError, StorageError
 from deltaic.storage import urls
 from deltaic.storage.local import LocalStore
 from deltaic.storage.remote import RemoteStore
 from deltaic.storage.store import Store
 from deltaic.storage.urls import open_store
 from deltaic.testing.faulty_store import EVERY_FAULT, Fault, FaultKind, FaultyStore, Moment
-from deltaic.testing.simulated_store import SimulatedStore
+from deltaic.testing.simulated_store import FaultRates, SimulatedStore
 from deltaic.testing.stores import S3Server, s3_server
 
 
@@ -81,7 +85,11 @@ def test_a_local_store_is_pickled_as_its_place(tmp_path: Path) -> None:
 
 
 def test_a_bare_import_takes_no_client_library() -> None:
-    script = "import sys, deltaic.storage as s; s.open_store('/tmp'); print([m for m in ('obstore', 'moto', 'cramjam', 'asyncio', 'pyarrow') if m in sys.modules])"
+    script = """
+import sys, deltaic.storage
+deltaic.storage.open_store("somewhere")
+print([name for name in ("obstore", "moto", "cramjam", "asyncio", "pyarrow") if name in sys.modules])
+"""
     answer = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
 
@@ -93,35 +101,88 @@ def s3() -> Iterator[S3Server]:
         yield server
 
 
+def in_a_forked_child(work: Callable[[], None]) -> int:
+    """The exit code of a child that does the work: 0, 1 if it raised, -9 if it did not end within 20 seconds."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    for _ in range(200):
+        finished, status = os.waitpid(child, os.WNOHANG)
+        if finished:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 @pytest.mark.parametrize("kind", ["local", "memory", "s3"])
 def test_a_store_works_in_a_forked_child(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if kind == "s3":
-        store: Store = request.getfixturevalue("s3").store("forked")
+        store: Store = request.getfixturevalue("s3").store("forked", prefix="some/where")
     else:
-        store = open_store(tmp_path if kind == "local" else "memory:")
-    store.put("k", b"before the fork")
-    child = os.fork()
-    if child == 0:
-        try:
-            works = store.get("k").data == b"before the fork" and store.put("child", b"x") and store.head("child")
-            os._exit(0 if works else 1)
-        finally:
-            os._exit(2)
-    deadline = 100
-    while True:
-        finished, status = os.waitpid(child, os.WNOHANG)
-        if finished:
-            break
-        deadline -= 1
-        if deadline == 0:
-            os.kill(child, 9)
-            os.waitpid(child, 0)
-            raise AssertionError("the child hangs")
-        import time
+        store = open_store(tmp_path / "store" if kind == "local" else "memory:")
+    etag = store.put("k", b"before the fork")
 
-        time.sleep(0.1)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert store.get("k").data == b"before the fork"
+    def work() -> None:
+        assert store.get("k").data == b"before the fork"
+        assert store.get_if_changed("k", etag) is None
+        store.put_chunks("large", [b"x" * 5_000_000] * 5)
+        assert (
+            store.get_to_file("large", tmp_path / "copy").size_bytes == 25_000_000 == (tmp_path / "copy").stat().st_size
+        )
+        assert store.get_range("k", 2, 3) == b"for"
+        deep = store.child("deep")
+        deep.put_file("file", tmp_path / "copy")
+        assert [info.key for info in store.list("deep/")] == ["deep/file"]
+        assert store.folders() == ("deep",)
+        store.delete("deep/file")
+        store.put_if_match("k", b"by the child", etag)
+        for conflict in (lambda: store.put_if_match("k", b"again", etag), lambda: store.put_if_absent("k", b"again")):
+            with pytest.raises(CommitConflictError):
+                conflict()
+        with pytest.raises(NotFoundError):
+            store.head("deep/file")
+        with pytest.raises(LimitError):
+            store.get("k", limit_bytes=3)
+        with pytest.raises(InputError):
+            store.get("../k")
+        store.copy_if_absent("k", "copy")
+
+    assert in_a_forked_child(work) == 0
+    if kind != "memory":
+        assert store.get("copy").data == b"by the child"
+
+
+def test_a_forked_childs_worker_may_die_and_dies_with_the_child(s3: S3Server, tmp_path: Path) -> None:
+    store = s3.store("forked")
+    store.put("k", b"x")
+
+    def work() -> None:
+        from deltaic.storage import relay
+
+        store.get("k")
+        assert relay._worker is not None
+        os.kill(relay._worker._process.pid, signal.SIGKILL)
+        with pytest.raises(CommitUnknownError):
+            store.put_if_absent("new", b"x")
+        store.get("k")
+        (tmp_path / "worker").write_text(str(relay._worker._process.pid))
+
+    assert in_a_forked_child(work) == 0
+    worker = Path("/proc", (tmp_path / "worker").read_text())
+    for _ in range(100):
+        # Whoever inherited it may be slow to collect it: a zombie is gone too.
+        if not worker.exists() or ") Z " in (worker / "stat").read_text():
+            return
+        time.sleep(0.05)
+    raise AssertionError("the worker outlives the child")
 
 
 def test_faults_come_at_the_call_that_was_named() -> None:
@@ -152,10 +213,6 @@ def test_a_fault_has_its_effect_or_none_and_its_type(kind: FaultKind, moment: Mo
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
-    import random
-
-    from deltaic.testing.simulated_store import FaultRates
-
     def run(seed: int) -> list[str]:
         store = SimulatedStore(random=random.Random(seed), clock=lambda: 0.0, faults=FaultRates(0.2, 0.2, 0.2))
         for number in range(50):

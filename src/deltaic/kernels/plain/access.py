@@ -440,6 +440,11 @@ class TypeAccess:
         """The `StateAccess` to read from and the number of the type."""
         raise NotImplementedError
 
+    def _close(self) -> None:
+        """Let go of the memory; the next read opens it anew."""
+        if hasattr(self, "_opened"):
+            del self._opened
+
     def __getitem__(self, ordinal: SupportsIndex) -> "Record":
         try:
             state, number = self._opened

@@ -1,7 +1,7 @@
 """Records from columns of any width, and orders: what ingest needs beyond the record kernels. Slow and obvious.
 
-A column of `serialize_rows` is (values, valid, starts, ends, data): numbers in their own width for fixed kinds, else ranges of
-bytes; `valid` None means all. Field kinds are numbered as in `deltaic.kernels.plain.records`.
+A column of `serialize_rows` is (values, valid, starts, ends, data): numbers in their own width for fixed kinds, else
+ranges of bytes; `valid` None means all. Field kinds are numbered as in `deltaic.kernels.plain.records`.
 """
 
 from collections.abc import Sequence

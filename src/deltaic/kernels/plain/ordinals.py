@@ -26,6 +26,7 @@ MAX_ARENA_BYTES = 2**35
 """Bytes of serialized records that one partition holds at most."""
 
 _SLACK = 16
+_FIRST_START = 4
 
 
 class OrdinalMap:
@@ -62,7 +63,7 @@ class OrdinalMap:
 
     @property
     def starts(self) -> Ends:
-        """Where the record of each ordinal starts in `arena`; -1 where there is none."""
+        """Where the record of each ordinal starts in `arena`; 0 where there is none."""
         return self._layout()[1]
 
     @property
@@ -168,12 +169,12 @@ class OrdinalMap:
         self._index.setdefault(record, ordinal)
 
     def _layout(self) -> tuple[Bytes, Ends]:
-        starts = np.full(self.max_ordinal + 1, -1, np.int64)
-        position = 0
+        starts = np.zeros(self.max_ordinal + 1, np.int64)
+        position = _FIRST_START
         for ordinal, record in self._records.items():
             starts[ordinal] = position
             position += len(record)
-        arena = b"".join(self._records.values()) + bytes(_SLACK)
+        arena = bytes(_FIRST_START) + b"".join(self._records.values()) + bytes(_SLACK)
         return np.frombuffer(arena, np.uint8), starts
 
 

@@ -1,0 +1,490 @@
+"""The consumer: holds one version of a dataset in memory and follows what is announced.
+
+    consumer = Consumer("s3://bucket/movies/chain")
+    consumer.refresh()
+    consumer["Movie"][7].title
+
+    with Consumer(url) as consumer:        # follows in the background
+        with consumer.hold() as state:     # stays at one version for a long read
+            ...
+
+A refresh never changes a state: it makes the next one and swaps one reference. A reader that took `consumer.state`
+reads one version for as long as it likes. There is no thread before `start`, and none in a forked child until it uses
+the consumer.
+"""
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from deltaic.consumer.background import BackgroundLoop
+from deltaic.consumer.cache import DEFAULT_LIMIT_BYTES, BlobCache, default_folder
+from deltaic.consumer.cached import CachedType
+from deltaic.consumer.listener import Listeners, RefreshListener
+from deltaic.consumer.longevity import HeldState, Longevity, StateKeeper
+from deltaic.consumer.metrics import ConsumerMetrics
+from deltaic.consumer.plan import DEFAULT_MAX_DELTAS
+from deltaic.consumer.refresh import Cancelled, Loaded
+from deltaic.consumer.refresher import DoubleSnapshot, Refresher, Settings
+from deltaic.consumer.report import Refresh, Status
+from deltaic.consumer.sharing import Share
+from deltaic.errors import DeltaicError, InputError, NotFoundError
+from deltaic.limits import DEFAULT_LIMITS, Limits
+from deltaic.state.filter import Filter
+from deltaic.state.read import ReadState
+from deltaic.state.view import TypeView
+from deltaic.storage.announced import MAIN
+from deltaic.storage.local import LocalStore
+from deltaic.storage.store import Store
+from deltaic.storage.urls import open_store
+from deltaic.storage.watch import MAX_DELAY_SECONDS, Watcher
+
+log = logging.getLogger("deltaic.consumer")
+
+STOP_SECONDS = 10.0
+"""How long `stop` waits for a refresh that is under way."""
+
+
+class Consumer:
+    """One version of a chain in memory.
+
+    Args:
+        store: the folder of the chain: a store, a URL or a path.
+        channel: what to follow; where nothing is announced on it, `main`.
+        filter: types and fields to keep or to leave out.
+        parts: optional parts to load, by name.
+        cache_dir: where copies of blobs are kept; None is the user's cache folder, and none for a local store;
+            False is none at all.
+        cache_limit_bytes: how much the copies may take.
+        share: one copy for all processes of the host: `auto` (for large states), True or False.
+        limits: bounds on what the bytes may ask for.
+        max_deltas: with more deltas than this a snapshot is taken instead.
+        double_snapshot: whether a loaded state may be replaced by a snapshot; a function gets both versions.
+        cached_types: small types to hold as Python values.
+        longevity: what becomes of replaced states that someone holds; None lets them live.
+        listeners: told of each refresh.
+        poll_seconds: how often the background looks at the announcement.
+        clock: seconds since 1970.
+        executor: where the `async` variants refresh; asyncio's own by default.
+    """
+
+    def __init__(
+        self,
+        store: Store | str | os.PathLike[str],
+        *,
+        channel: str = MAIN,
+        filter: Filter | None = None,
+        parts: Iterable[str] = (),
+        cache_dir: str | os.PathLike[str] | Literal[False] | None = None,
+        cache_limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        share: Share = "auto",
+        limits: Limits = DEFAULT_LIMITS,
+        max_deltas: int = DEFAULT_MAX_DELTAS,
+        double_snapshot: DoubleSnapshot = True,
+        cached_types: Iterable[str] = (),
+        longevity: Longevity | None = None,
+        listeners: Iterable[RefreshListener] = (),
+        poll_seconds: float = 1.0,
+        clock: Callable[[], float] = time.time,
+        executor: Executor | None = None,
+    ) -> None:
+        if poll_seconds <= 0 or max_deltas < 1:
+            raise InputError("poll_seconds and max_deltas must be positive")
+        if share not in (True, False, "auto"):
+            raise InputError(f"share is True, False or 'auto', not {share!r}")
+        self.store: Store = open_store(store) if isinstance(store, str | os.PathLike) else store
+        self.poll_seconds = poll_seconds
+        self.metrics = ConsumerMetrics()
+        """Counters of this consumer."""
+        self._reopening = {"cache_dir": cache_dir, "cache_limit_bytes": cache_limit_bytes}
+        self._clock, self._executor = clock, executor
+        self._keeper = StateKeeper(longevity, clock)
+        self._listeners = Listeners((self.metrics, *listeners))
+        self._settings = Settings(
+            store=self.store,
+            channel=channel,
+            filter=filter,
+            parts=tuple(parts),
+            cache=_open_cache(self.store, cache_dir, cache_limit_bytes, clock),
+            share=share,
+            limits=limits,
+            max_deltas=max_deltas,
+            double_snapshot=double_snapshot,
+            clock=clock,
+        )
+        self._refresher = Refresher(
+            self._settings,
+            self._listeners,
+            self._keeper,
+            cached_names=tuple(dict.fromkeys(cached_types)),
+            cancelled=self._cancelled,
+            pause=self._pause,
+        )
+        self._loop: BackgroundLoop | None = None
+        self._watcher: Watcher | None = None
+        self._starting = threading.Lock()
+        self._restart = False
+        self._retry_at: float | None = None
+        self._tried: int | None = None
+        _consumers.add(self)
+
+    # Reading.
+
+    @property
+    def loaded(self) -> Loaded:
+        """Version and state together, as they were swapped.
+
+        Raises:
+            NotFoundError: nothing is loaded yet.
+        """
+        if self._restart:
+            self._start_again()
+        loaded = self._refresher.loaded
+        if loaded is None:
+            raise NotFoundError(f"nothing of {self.store.url} is loaded yet: call refresh() or start()")
+        return loaded
+
+    @property
+    def state(self) -> ReadState:
+        """The state that is loaded: immutable, and the same for as long as it is kept."""
+        return self.loaded.state
+
+    @property
+    def version(self) -> int | None:
+        """The version that is loaded, None before the first."""
+        if self._restart:
+            self._start_again()
+        return self._refresher.version
+
+    def __getitem__(self, name: str) -> TypeView:
+        return self.loaded.state[name]
+
+    @contextmanager
+    def hold(self) -> Iterator[ReadState]:
+        """Stay at the present version inside the block; refreshes by others wait with their swap until it ends."""
+        with self._refresher.gate.hold():
+            yield self.loaded.state
+
+    def cached(self, name: str) -> CachedType:
+        """The records of a small type as ready Python values, kept so from now on."""
+        found = self.loaded.cached.get(name)
+        if found is not None:
+            return found
+        if self._refresher.refreshes_here():
+            return self._refresher.cache_type(name)
+        with self._refresher.exclusively():
+            return self._refresher.cache_type(name)
+
+    # Refreshing.
+
+    def refresh(self, to: int | None = None) -> Refresh:
+        """Go where the announcement, or a pin, says; or to a given version, or the nearest before it.
+
+        Raises:
+            NotFoundError: nothing is announced, or there is no snapshot to begin with.
+            DecodeError: a blob is corrupt or not what was announced, and there is no other way.
+            StorageError: the store failed. In all cases the consumer is where it was.
+        """
+        with self._refresher.exclusively():
+            return self._refresher.refresh(to)
+
+    def forget_failures(self) -> None:
+        """Let blobs that failed be tried again at once."""
+        self._refresher.failed.clear()
+        self._retry_at = 0.0
+        self._wake()
+
+    def pin_locally(self, version: int) -> None:
+        """Hold this consumer at a version, whatever is announced, from the next refresh on."""
+        self._refresher.local_pin = version
+        self._wake()
+
+    def unpin_locally(self) -> None:
+        """Follow the announcement again."""
+        self._refresher.local_pin = None
+        self._wake()
+
+    # Following in the background.
+
+    def start(self, *, load: bool = True) -> Self:
+        """Follow in the background; nothing happens if it runs already.
+
+        Args:
+            load: load the first version before returning, and raise if that fails; else the background does it.
+        """
+        self._restart = False
+        if self.running:
+            return self
+        if load and self._refresher.loaded is None:
+            self.refresh()
+        with self._starting:
+            if not self.running:
+                self._watcher = Watcher(self._refresher.announcements, interval_seconds=self.poll_seconds)
+                self._tried = self._retry_at = None
+                self._loop = BackgroundLoop(self._round, self.store)
+                self._loop.start()
+        return self
+
+    def stop(self, *, timeout_seconds: float = STOP_SECONDS) -> bool:
+        """Stop following; what is loaded stays. False if a refresh under way did not end in time."""
+        self._restart = False
+        loop = self._loop
+        if loop is None:
+            return True
+        loop.request_stop()
+        self._refresher.gate.wake()
+        ended = loop.stop(timeout_seconds)
+        with self._refresher.moved:
+            self._refresher.moved.notify_all()
+        return ended
+
+    @property
+    def running(self) -> bool:
+        """True while it follows in the background."""
+        loop = self._loop
+        return loop is not None and loop.alive and not loop.stopping
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def wait_for(self, version: int, timeout_seconds: float, *, exact: bool = False) -> bool:
+        """Wait until the consumer is at a version or past it, with `exact` at this very one; False if time ran out.
+
+        Without a background it refreshes by itself meanwhile.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            with self._refresher.moved:
+                if self._is_at(version, exact):
+                    return True
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                if self.running:
+                    self._refresher.moved.wait(min(left, 1.0))
+                    continue
+            try:
+                self.refresh()
+            except DeltaicError as error:
+                log.debug("still waiting for version %d: %s", version, error)
+            if not self._is_at(version, exact):
+                time.sleep(max(0.0, min(self.poll_seconds, deadline - time.monotonic())))
+
+    def _is_at(self, version: int, exact: bool) -> bool:
+        at = self.version
+        return at is not None and (at == version or (at > version and not exact))
+
+    def _round(self) -> float:
+        """One look of the background; gives the seconds until the next."""
+        watcher = self._watcher
+        assert watcher is not None
+        refresher = self._refresher
+        found = watcher.poll()
+        if watcher.failures:
+            refresher.last_error, refresher.failures = "the announcement cannot be read", watcher.failures
+            return watcher.delay_seconds()
+        if found is not None:
+            refresher.accept(found)
+        self._keeper.check()
+        if self._due(found is not None):
+            self._refresh_in_background()
+        return watcher.delay_seconds()
+
+    def _due(self, changed: bool) -> bool:
+        refresher, now = self._refresher, self._clock()
+        target = refresher.wanted().version
+        if target is None:
+            return False
+        if refresher.version == target:
+            self._tried = target
+            refresher.arrived()
+            return False
+        retry = self._retry_at is not None and now >= self._retry_at
+        return changed or retry or target != self._tried
+
+    def _refresh_in_background(self) -> None:
+        refresher = self._refresher
+        self._retry_at, self._tried = None, refresher.wanted().version
+        try:
+            with refresher.exclusively():
+                refresh = refresher.refresh(look=False)
+        except Cancelled:
+            self._tried = None
+        except Exception as error:
+            level = logging.WARNING if isinstance(error, DeltaicError | OSError) else logging.ERROR
+            log.log(level, "a refresh failed: %s", error, exc_info=level == logging.ERROR)
+            wait = min(self.poll_seconds * 2 ** min(refresher.failures, 10), MAX_DELAY_SECONDS)
+            self._retry_at = self._clock() + wait
+        else:
+            if refresh.stuck is not None:
+                later = [failed.retry_at for failed in refresher.failed.all() if failed.retry_at > self._clock()]
+                self._retry_at = min(later, default=self._clock() + MAX_DELAY_SECONDS)
+
+    # How it is.
+
+    def status(self) -> Status:
+        """How the consumer is: where, where it should be, how fresh, and what keeps it back."""
+        if self._restart:
+            self._start_again()
+        refresher = self._refresher
+        target, loaded, fresh_at = refresher.wanted(), refresher.loaded, refresher.fresh_at
+        return Status(
+            version=None if loaded is None else loaded.version,
+            wanted=target.version,
+            announced=target.announced,
+            pinned=target.pinned,
+            pinned_by=target.pinned_by,
+            verified=None if loaded is None else loaded.verified,
+            freshness_seconds=None if fresh_at is None else max(0.0, self._clock() - fresh_at),
+            stuck=refresher.stuck,
+            failed_transitions=refresher.failed.all(),
+            last_error=refresher.last_error,
+            failures_in_a_row=refresher.failures,
+            size_bytes=0 if loaded is None else loaded.base.nbytes,
+            states_held=len(self._keeper.held()),
+            running=self.running,
+            shared=loaded is not None and loaded.shared,
+        )
+
+    def held_states(self) -> tuple[HeldState, ...]:
+        """Older states that someone still holds."""
+        self._keeper.check()
+        return self._keeper.held()
+
+    @property
+    def longevity(self) -> Longevity | None:
+        """What becomes of replaced states that someone holds. May be changed while the consumer runs."""
+        return self._keeper.settings
+
+    @longevity.setter
+    def longevity(self, settings: Longevity | None) -> None:
+        with self._refresher.exclusively():
+            self._keeper.settings = settings
+            loaded = self._refresher.loaded
+            if loaded is not None:
+                self._keeper.replaced(loaded.version, loaded.state)
+                self._refresher.loaded = replace(loaded, state=self._keeper.shown(loaded.version, loaded.base))
+        self._keeper.check()
+
+    @property
+    def listener_errors(self) -> int:
+        """How often a listener raised."""
+        return self._listeners.errors
+
+    def add_listener(self, listener: RefreshListener) -> None:
+        """Tell one more listener, from the next refresh on."""
+        self._listeners.add(listener)
+
+    def remove_listener(self, listener: RefreshListener) -> None:
+        """Tell a listener no longer."""
+        self._listeners.remove(listener)
+
+    # With asyncio.
+
+    async def arefresh(self, to: int | None = None) -> Refresh:
+        """`refresh` for asyncio: runs on a thread, the event loop goes on."""
+        import asyncio
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self.refresh, to)
+
+    async def follow(self) -> AsyncIterator[int]:
+        """Each version that the consumer moves to, the present one first; follows in the background meanwhile."""
+        from deltaic.consumer.following import follow
+
+        async for version in follow(self):
+            yield version
+
+    # Processes and threads.
+
+    def _cancelled(self) -> bool:
+        loop = self._loop
+        return loop is not None and loop.stopping and loop.runs_here()
+
+    def _pause(self, seconds: float) -> None:
+        loop = self._loop
+        if loop is not None and loop.runs_here():
+            loop.pause(seconds)
+        else:
+            time.sleep(seconds)
+
+    def _wake(self) -> None:
+        self._tried = None
+        loop = self._loop
+        if loop is not None:
+            loop.wake()
+
+    def _start_again(self) -> None:
+        """Follow in a forked child as its parent does."""
+        self._restart = False
+        self.start(load=False)
+
+    def _forked(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            self._restart = self._restart or not loop.stopping
+            loop.forget()
+        self._starting = threading.Lock()
+        self._refresher.begin_in_process()
+        self.metrics.after_fork()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process loads for itself, or attaches; it does not get this one's memory.
+        told = self._settings
+        settings: dict[str, Any] = {
+            "channel": told.channel,
+            "filter": told.filter,
+            "parts": told.parts,
+            **self._reopening,
+            "share": told.share,
+            "limits": told.limits,
+            "max_deltas": told.max_deltas,
+            "double_snapshot": told.double_snapshot,
+            "cached_types": self._refresher.cached_names,
+            "longevity": self.longevity,
+            "listeners": tuple(one for one in self._listeners.all() if one is not self.metrics),
+            "poll_seconds": self.poll_seconds,
+        }
+        return _reopened, (self.store, settings)
+
+    def __repr__(self) -> str:
+        return f"Consumer({self.store.url!r}, version={self._refresher.version})"
+
+
+_consumers: "weakref.WeakSet[Consumer]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for consumer in list(_consumers):
+        consumer._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _reopened(store: Store, settings: dict[str, Any]) -> Consumer:
+    return Consumer(store, **settings)
+
+
+def _open_cache(
+    store: Store,
+    folder: str | os.PathLike[str] | Literal[False] | None,
+    limit_bytes: int,
+    clock: Callable[[], float],
+) -> BlobCache | None:
+    if folder is False or (folder is None and (isinstance(store, LocalStore) or store.url.startswith("memory:"))):
+        return None
+    return BlobCache(default_folder() if folder is None else folder, limit_bytes=limit_bytes, clock=clock)

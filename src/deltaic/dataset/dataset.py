@@ -1,0 +1,323 @@
+"""The root object: a dataset in a folder, its model, its producer, its consumers, its versions.
+
+dataset = Dataset.create("s3://bucket/movies", Model.of(Movie))
+with dataset.producer() as producer:
+    producer.publish(movies)
+Dataset.open("s3://bucket/movies").versions()
+"""
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from deltaic.dataset.description import (
+    FILE_NAME,
+    FORMAT,
+    MAX_BYTES,
+    Description,
+    decode_description,
+    describe,
+    encode_description,
+)
+from deltaic.errors import (
+    ChainError,
+    CommitConflictError,
+    CommitUnknownError,
+    InputError,
+    NotFoundError,
+    SchemaError,
+)
+from deltaic.limits import DEFAULT_LIMITS
+from deltaic.producer.producer import Producer, model_of
+from deltaic.schema.evolve import compare
+from deltaic.schema.mapping import TYPES_TAG
+from deltaic.schema.model import Model
+from deltaic.schema.schemas import SchemaSet
+from deltaic.storage.announced import NUMBER_NAME, RECORD_NAME
+from deltaic.storage.announcement import Announcements
+from deltaic.storage.chain import BlobName, Chain
+from deltaic.storage.store import Store
+from deltaic.storage.urls import open_store
+from deltaic.wire.header import read_header
+
+if TYPE_CHECKING:
+    from deltaic.consumer.consumer import Consumer
+
+CHAIN = "chain"
+"""The folder of the chain inside a dataset."""
+
+_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_HEADER_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetVersion:
+    """One version of a dataset, as the announcement and the folder tell it."""
+
+    version: int
+    announced_ms: int | None
+    """None if only a Java producer announced it, or it never was."""
+    channels: tuple[str, ...] = ()
+    pinned: bool = False
+    withdrawn: bool = False
+    has_snapshot: bool = False
+    size_bytes: int = 0
+    """Of its listed files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    description: Description | None
+    etag: str | None
+    unknown: dict[str, Any]
+
+
+class Dataset:
+    """A dataset: made by `create`, opened by `open`. A bare chain has no `dataset.json` and is opened all the same."""
+
+    def __init__(self, store: Store, model: Model | None, source: _Source) -> None:
+        self.store = store
+        self._given_model = model
+        self._source = source
+
+    @classmethod
+    def create(
+        cls,
+        url: str | os.PathLike[str] | Store,
+        model: Model | SchemaSet | type | Iterable[Any],
+        *,
+        name: str | None = None,
+        exist_ok: bool = False,
+    ) -> "Dataset":
+        """Make a dataset in a folder, which holds none yet.
+
+        Args:
+            url: the folder.
+            model: the model, its schemas, or the classes it is made of.
+            name: for people; the last part of the URL by default.
+            exist_ok: open the dataset if there is one; its own model counts then.
+
+        Raises:
+            CommitConflictError: there is a dataset already.
+        """
+        store = _store(url)
+        whole = model_of(model)
+        description = Description(
+            FORMAT, secrets.token_hex(16), name or _default_name(store), int(time.time() * 1000), describe(whole)
+        )
+        data = encode_description(description)
+        decode_description(data)  # what cannot be read again is not written
+        try:
+            etag: str | None = store.put_if_absent(FILE_NAME, data)
+        except (CommitConflictError, CommitUnknownError) as error:
+            found = cls._read(store)
+            if found is None:
+                raise
+            if found._source.description is None or found._source.description.token != description.token:
+                if exist_ok:
+                    return found
+                raise CommitConflictError(f"{store.url} holds a dataset already: open it") from error
+            etag = found._source.etag
+        return cls(store, whole, _Source(description, etag, {}))
+
+    @classmethod
+    def open(cls, url: str | os.PathLike[str] | Store) -> "Dataset":
+        """Open a dataset, or a bare chain; NotFoundError if the folder holds neither."""
+        store = _store(url)
+        found = cls._read(store)
+        if found is not None:
+            return found
+        if any(_exists(store, name) for name in (RECORD_NAME, NUMBER_NAME)) or Chain.read(store).versions():
+            return cls(store, None, _Source(None, None, {}))
+        raise NotFoundError(f"{store.url} holds neither a dataset ({FILE_NAME}) nor a chain")
+
+    @classmethod
+    def _read(cls, store: Store) -> "Dataset | None":
+        try:
+            blob = store.get(FILE_NAME, limit_bytes=MAX_BYTES)
+        except NotFoundError:
+            return None
+        description, model, unknown = decode_description(blob.data, f"{store.url}/{FILE_NAME}")
+        return cls(store, model, _Source(description, blob.etag, unknown))
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, {self.store.url!r}{', bare chain' if self.is_bare else ''})"
+
+    @property
+    def is_bare(self) -> bool:
+        """True for a chain without `dataset.json`."""
+        return self._source.description is None
+
+    @property
+    def name(self) -> str:
+        """The dataset's name; of a bare chain the last part of its URL."""
+        return _default_name(self.store) if self._source.description is None else self._source.description.name
+
+    @property
+    def created_ms(self) -> int | None:
+        """When it was made, in milliseconds since 1970; None for a bare chain."""
+        return None if self._source.description is None else self._source.description.created_ms
+
+    @property
+    def chain(self) -> Store:
+        """The folder of the chain."""
+        return self.store if self.is_bare else self.store.child(CHAIN)
+
+    @property
+    def announcements(self) -> Announcements:
+        """What is announced, pinned, on which channel."""
+        return Announcements(self.chain)
+
+    @property
+    def model(self) -> Model:
+        """The model. Of a bare chain that of its newest snapshot, which is looked for when it is first asked for."""
+        if self._given_model is None:
+            self._given_model = _model_of_chain(self.chain)
+        return self._given_model
+
+    def with_classes(self, *classes: type) -> "Dataset":
+        """The same dataset with Python classes to make its records from; they must give the dataset's own types."""
+        given = Model.of(*classes)
+        for schema in given.schemas:
+            if self.model.schemas.get(schema.name) != schema:
+                raise SchemaError(
+                    f"class {schema.name} is not the type {schema.name} of the dataset: evolve() changes it"
+                )
+        model = replace(self.model, classes=given.classes)
+        return Dataset(self.store, model, self._source)
+
+    def evolve(self, model: Model | SchemaSet | type | Iterable[Any], *, allow_breaking: bool = False) -> "Dataset":
+        """The same dataset with another model, which the next version will have.
+
+        Raises:
+            SchemaError: readers that follow deltas would misread records.
+            CommitConflictError: somebody else changed it meanwhile.
+        """
+        whole = model_of(model)
+        if self._source.description is None or self._source.etag is None:
+            raise InputError("a bare chain has no file that names its model: give the model to producer()")
+        if not allow_breaking and (breaking := compare(self.model.schemas, whole.schemas).breaks_readers):
+            raise SchemaError(f"readers would break: {'; '.join(str(change) for change in breaking)}")
+        token = secrets.token_hex(16)
+        description = msgspec.structs.replace(self._source.description, token=token, model=describe(whole))
+        data = encode_description(description, self._source.unknown)
+        try:
+            etag: str | None = self.store.put_if_match(FILE_NAME, data, self._source.etag)
+        except (CommitConflictError, CommitUnknownError):
+            found = Dataset._read(self.store)
+            if found is None or found._source.description is None or found._source.description.token != token:
+                raise
+            etag = found._source.etag
+        return Dataset(self.store, whole, _Source(description, etag, self._source.unknown))
+
+    def producer(self, model: Model | SchemaSet | type | Iterable[Any] | None = None, **options: Any) -> Producer:
+        """A producer of this dataset; options as for `Producer`.
+
+        Args:
+            model: only for a bare chain, to go on with another model than that of its newest snapshot.
+            options: as for `Producer`.
+        """
+        if model is not None and not self.is_bare:
+            raise InputError("the model of a dataset is changed by evolve()")
+        return Producer(self.chain, self.model if model is None else model, **options)
+
+    def consumer(self, **options: Any) -> "Consumer":
+        """A consumer of this dataset; options as for `Consumer`."""
+        from deltaic.consumer.consumer import Consumer
+
+        return Consumer(self.chain, **options)
+
+    def versions(self) -> tuple[DatasetVersion, ...]:
+        """The versions that are known, newest first; those that left the announcement's list by their blobs alone."""
+        chain = Chain.read(self.chain)
+        try:
+            announcement = self.announcements.read()
+        except NotFoundError:
+            announcement = None
+        record = announcement.record if announcement is not None else None
+        number = announcement.number if announcement is not None else None
+        found: dict[int, DatasetVersion] = {}
+        snapshots = set(chain.snapshots)
+        newest = record.versions[0].version if record is not None and record.versions else number
+        for version in chain.versions():
+            # What is newer than the newest announced version is on its way, or a leftover.
+            if newest is not None and version <= newest:
+                found[version] = DatasetVersion(version, None, has_snapshot=version in snapshots)
+        for entry in record.versions if record is not None else ():
+            channels = tuple(
+                name for name, at in sorted((record.channels if record else {}).items()) if at == entry.version
+            )
+            found[entry.version] = DatasetVersion(
+                entry.version,
+                entry.announced_ms,
+                channels,
+                record is not None and record.pin == entry.version,
+                entry.withdrawn,
+                entry.version in snapshots,
+                sum(artifact.size for artifact in entry.artifacts),
+            )
+        if number is not None:
+            known = found.get(number, DatasetVersion(number, None))
+            found[number] = replace(known, channels=("main",))
+        return tuple(found[version] for version in sorted(found, reverse=True))
+
+
+def open_dataset(url: str | os.PathLike[str] | Store) -> Dataset:
+    """Open a dataset or a bare chain."""
+    return Dataset.open(url)
+
+
+def list_datasets(url: str | os.PathLike[str] | Store, *, depth: int = 3) -> Iterator[str]:
+    """The datasets under a URL, as paths below it, at most so many folders deep; a dataset's own folders are not searched."""
+    yield from _datasets(_store(url), "", depth)
+
+
+def _datasets(store: Store, prefix: str, depth: int) -> Iterator[str]:
+    for folder in store.folders(prefix):
+        path = f"{prefix}/{folder}" if prefix else folder
+        if _exists(store, f"{path}/{FILE_NAME}"):
+            yield path
+        elif depth > 1:
+            yield from _datasets(store, path, depth - 1)
+
+
+def _store(url: str | os.PathLike[str] | Store) -> Store:
+    return open_store(url) if isinstance(url, str | os.PathLike) else url
+
+
+def _exists(store: Store, key: str) -> bool:
+    try:
+        store.head(key)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _default_name(store: Store) -> str:
+    last = store.url.rstrip("/").rsplit("/", 1)[-1].rsplit(":", 1)[-1]
+    name = _NAME.sub("-", last).strip("-._")[:128]
+    return name or "dataset"
+
+
+def _model_of_chain(store: Store) -> Model:
+    """The model of the newest announced snapshot of a bare chain."""
+    from deltaic.binary.cursor import Cursor
+
+    chain = Chain.read(store)
+    try:
+        newest = Announcements(store).read().version()
+    except NotFoundError:
+        newest = None
+    version = chain.snapshot_at_or_before(newest) if newest is not None else (chain.snapshots or (None,))[-1]
+    if version is None:
+        raise ChainError(f"{store.url} has no snapshot to take the model from")
+    name = str(BlobName.snapshot(version))
+    # The header with all schemas comes first; a blob is not read whole for it.
+    header = read_header(Cursor(store.get_range(name, 0, _HEADER_BYTES), name), DEFAULT_LIMITS)
+    return Model.from_schemas(SchemaSet(header.schemas), header.tags.get(TYPES_TAG, ""))

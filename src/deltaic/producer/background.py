@@ -1,0 +1,79 @@
+"""Snapshots in the background: the version is announced with its deltas, the snapshot follows."""
+
+import logging
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from deltaic.errors import DeltaicError
+from deltaic.producer.encode import EncodedBlob
+from deltaic.producer.listeners import Listeners
+from deltaic.producer.publish import Publication
+from deltaic.producer.stage import stage, unstage
+from deltaic.storage.announcement import Announcements
+
+log = logging.getLogger("deltaic.producer")
+
+
+class BackgroundSnapshots:
+    """Stores snapshots one after the other in a thread of its own."""
+
+    def __init__(self, announcements: Announcements, listeners: Listeners) -> None:
+        self._announcements, self._listeners = announcements, listeners
+        self._executor: ThreadPoolExecutor | None = None
+        self._mutex = threading.Lock()
+        self._at_work: dict[str, Future[None]] = {}
+
+    @property
+    def at_work(self) -> tuple[str, ...]:
+        """The cycle ids whose staging folder is still needed."""
+        with self._mutex:
+            return tuple(self._at_work)
+
+    def submit(self, blob: EncodedBlob, cycle_id: str, epoch: int) -> None:
+        """Store a snapshot of a version that is announced."""
+        with self._mutex:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="deltaic-snapshot")
+            self._at_work[cycle_id] = self._executor.submit(self._store, blob, cycle_id, epoch)
+
+    def wait(self, timeout_seconds: float | None = None) -> None:
+        """Wait until all are stored, or failed."""
+        with self._mutex:
+            pending = list(self._at_work.values())
+        for future in pending:
+            future.result(timeout_seconds)
+
+    def close(self) -> None:
+        """Finish what is at work and stop."""
+        self.wait()
+        with self._mutex:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown()
+
+    def _store(self, blob: EncodedBlob, cycle_id: str, epoch: int) -> None:
+        store, version = self._announcements.store, blob.name.to_version
+        publication = Publication(store)
+        key = f"staging/{cycle_id}/{blob.name}"
+        try:
+            staged = stage(store, cycle_id, blob)
+            with staged.read_back(store):
+                pass  # the bytes are those that were checked; reading them compared the checksum
+            publication.publish([staged])
+            self._announcements.add_artifacts(version, [staged.artifact], epoch=epoch)
+        except Exception as error:
+            # The snapshot is right even if it is not listed; but unlisted it could not be verified.
+            publication.take_back()
+            log.warning("the snapshot of version %d could not be published: %s", version, error)
+            failure = error
+            self._listeners.tell_only(lambda listener: listener.snapshot_failed(version, failure))
+        else:
+            self._listeners.tell_only(lambda listener: listener.snapshot_published(version))
+        finally:
+            blob.close()
+            try:
+                unstage(store, [key])
+            except DeltaicError:
+                log.warning("%s is left in the staging folder", key)
+            with self._mutex:
+                self._at_work.pop(cycle_id, None)

@@ -1,0 +1,509 @@
+"""The producer: publishes versions of a dataset, each whole or not at all.
+
+    producer = Producer("s3://bucket/movies/chain", Model.of(Movie))
+    producer.publish(movies)                             # everything; the difference is found by content
+    with producer.incremental() as changes:              # only what changed
+        changes.add_or_modify(movie)
+        changes.delete(Movie, 7)
+
+A cycle has visible steps: populate, diff, encode, stage, check, validate, publish, announce. Whatever fails before the last one
+leaves nothing that a consumer could take, and the next cycle starts from the last announced version.
+"""
+
+import logging
+import os
+import random as random_module
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from deltaic.errors import CommitConflictError, CommitUnknownError, DeltaicError, InputError
+from deltaic.limits import DEFAULT_LIMITS, Limits
+from deltaic.producer.attempt import Attempt
+from deltaic.producer.background import BackgroundSnapshots
+from deltaic.producer.compaction import CompactionLimits, populate_compacted
+from deltaic.producer.diff import model_changed, needs_version, type_changes
+from deltaic.producer.encode import encode_version
+from deltaic.producer.holding import LeaseHolder
+from deltaic.producer.incremental import ChangeBatch, ChangeIndex
+from deltaic.producer.integrity import Integrity, ReadableBlob, check_integrity
+from deltaic.producer.leftovers import base_version, remove_leftovers
+from deltaic.producer.listeners import CycleListener, Listeners
+from deltaic.producer.populate import Population
+from deltaic.producer.publish import clear_the_way
+from deltaic.producer.report import Cycle, TypeChange
+from deltaic.producer.restoring import load_version
+from deltaic.producer.stage import sweep_staging
+from deltaic.producer.steps import Step, StepTimes
+from deltaic.producer.tags import check_tags, forget_tags, set_tags
+from deltaic.producer.validate import validate
+from deltaic.producer.validators import Candidate, Validator
+from deltaic.producer.versions import TimeVersions, VersionMinter, minted
+from deltaic.schema.model import Model
+from deltaic.schema.schemas import SchemaSet
+from deltaic.state.read import ReadState
+from deltaic.state.write import WriteState
+from deltaic.storage.announced import MAIN, Record
+from deltaic.storage.announcement import Announcements
+from deltaic.storage.backoff import Backoff
+from deltaic.storage.chain import BlobKind
+from deltaic.storage.store import Store
+from deltaic.storage.urls import open_store
+
+log = logging.getLogger("deltaic.producer")
+
+DEFAULT_SHARD_BYTES = 16 << 20
+"""Types are split into shards below this size, as Hollow's producer does."""
+
+Populate = Callable[[Population], None]
+"""Adds the records of a version."""
+
+
+class Producer:
+    """Publishes versions into the folder of a chain.
+
+    One thread at a time has a cycle; others wait. One producer at a time has the lease; another one that starts meanwhile
+    gets CommitConflictError until the lease is released or has expired.
+
+    Args:
+        store: the folder of the chain, or its URL.
+        model: the model, its schemas, or the classes it is made of.
+        versions: mints version numbers; UTC time and a counter by default.
+        order: how new records are numbered, see `WriteState`.
+        snapshot_every: a snapshot with every n-th version. The first, and the first of another model, always have one.
+        snapshots_in_background: announce with the deltas and let the snapshot follow from another thread.
+        target_shard_bytes: types are split so that shards stay below; None: one shard.
+        allow_resharding: let the number of shards follow the size along the chain. Java readers before 7.12 cannot follow.
+        focus_holes: reuse freed ordinals shard by shard.
+        integrity: how much of the staged bytes is checked.
+        validators: judge every version before it is published.
+        listeners: told of every step.
+        channel: where versions are announced: `main`, or `canary` to promote them later.
+        header_tags: free texts in the header of every blob.
+        header_file: write a header file for every version, too.
+        holder: the name under which the lease is held; must be unique.
+        lease_seconds: how long the lease holds without being renewed.
+        limits: bounds on blobs that are read back.
+        clock: seconds since 1970.
+        random: where tokens and state tags come from; the system's own source by default.
+        backoff: how reads are repeated and races waited out.
+    """
+
+    def __init__(
+        self,
+        store: Store | str | os.PathLike[str],
+        model: Model | SchemaSet | type | Iterable[Any],
+        *,
+        versions: VersionMinter | None = None,
+        order: Literal["given", "canonical"] = "given",
+        snapshot_every: int = 1,
+        snapshots_in_background: bool = False,
+        target_shard_bytes: int | None = DEFAULT_SHARD_BYTES,
+        allow_resharding: bool = False,
+        focus_holes: bool = False,
+        integrity: Integrity = "full",
+        validators: Iterable[Validator] = (),
+        listeners: Iterable[CycleListener] = (),
+        channel: str = MAIN,
+        header_tags: Mapping[str, str] | None = None,
+        header_file: bool = True,
+        holder: str | None = None,
+        lease_seconds: float = 60.0,
+        limits: Limits = DEFAULT_LIMITS,
+        clock: Callable[[], float] = time.time,
+        random: random_module.Random | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        if snapshot_every < 1:
+            raise InputError(f"a snapshot every {snapshot_every} versions: the number starts at 1")
+        if integrity not in ("full", "deltas", "off"):
+            raise InputError(f"integrity {integrity!r}: 'full', 'deltas' or 'off'")
+        self.store: Store = open_store(store) if isinstance(store, str | os.PathLike) else store
+        self.model = model_of(model)
+        self.validators = tuple(validators)
+        self.channel = channel
+        self.announcements = Announcements(self.store, clock=clock, random=random, backoff=backoff)
+        self._versions = versions or TimeVersions(clock)
+        self._order = order
+        self._snapshot_every, self._in_background = snapshot_every, snapshots_in_background
+        self._sharding = (target_shard_bytes, allow_resharding, focus_holes)
+        self._integrity: Integrity = integrity
+        self._listeners = Listeners(listeners)
+        self._header_tags, self._header_file = check_tags(header_tags or {}), header_file
+        self._limits, self._clock, self._random = limits, clock, random
+        self._lease = LeaseHolder(self.announcements, holder=holder, ttl_seconds=lease_seconds)
+        self._snapshots = BackgroundSnapshots(self.announcements, self._listeners)
+        self._mutex = threading.RLock()
+        self._write_state: WriteState | None = None
+        self._state: ReadState | None = None
+        self._version: int | None = None
+        self._record: Record | None = None
+        self._unsure = True
+        """True if the store may hold leftovers of a cycle that failed, of this producer or of one before."""
+        self._own_leftovers: set[str] = set()
+        self._unanswered: Attempt | None = None
+        """An attempt whose announcement got no answer: the next cycle finds out."""
+        self._index = ChangeIndex(self.model)
+
+    @property
+    def version(self) -> int | None:
+        """The version that the next cycle starts from, as far as is known; None before the first."""
+        return self._version
+
+    @property
+    def state(self) -> ReadState | None:
+        """The state of that version."""
+        return self._state
+
+    def restore(self) -> int | None:
+        """Take the lease and go on from what is announced; cycles do it by themselves. Gives the version, if there is one."""
+        with self._mutex:
+            self._take_position()
+            return self._version
+
+    def publish(
+        self,
+        *data: Any,
+        type_name: str | None = None,
+        tables: Mapping[str, Any] | None = None,
+        note: str | None = None,
+    ) -> Cycle:
+        """Publish a version that holds exactly this data.
+
+        Args:
+            data: objects, dicts, Arrow tables, DataFrames, paths of files; each may hold many rows.
+            type_name: the type of the rows; not needed for objects, nor if the model has one root.
+            tables: rows by type name.
+            note: free text about the version.
+        """
+
+        def populate(cycle: Population) -> None:
+            for each in data:
+                cycle.add(each, type_name)
+            for name, each in (tables or {}).items():
+                cycle.add(each, name)
+
+        return self.cycle(populate, note=note)
+
+    @contextmanager
+    def incremental(self, *, note: str | None = None) -> Iterator[ChangeBatch]:
+        """Collect changes by key; at the end of the block they are published, unless it raises.
+
+        The report is `changes.cycle` afterwards.
+        """
+        batch = ChangeBatch(self.model)
+        yield batch
+        batch.cycle = self.apply(batch, note=note)
+
+    def apply(self, batch: ChangeBatch, *, note: str | None = None) -> Cycle:
+        """Publish a version that is the one before with these changes."""
+        return self.cycle(lambda cycle: self._index.populate(cycle, batch), note=note)
+
+    def compact(self, limits: CompactionLimits = CompactionLimits(), *, note: str | None = None) -> Cycle:  # noqa: B008
+        """Publish the same content with fewer holes; no version if no type has enough of them."""
+        return self.cycle(lambda cycle: populate_compacted(cycle, limits), note=note)
+
+    def cycle(self, populate: Populate, *, note: str | None = None) -> Cycle:
+        """Run a cycle.
+
+        Args:
+            populate: adds all records of the version.
+            note: free text about the version.
+
+        Raises:
+            ValidationError: a validator or a listener refused the version.
+            CommitConflictError: another producer holds the lease, or took it meanwhile. Nothing was announced.
+            CommitUnknownError: the store did not answer the announcement. The next cycle finds out what became of it.
+        """
+        with self._mutex:
+            times = StepTimes()
+            attempt: Attempt | None = None
+            started_ms = int(self._clock() * 1000)
+            try:
+                self._take_position()
+                self._listeners.tell(lambda listener: listener.cycle_started(self._version))
+                if not self._populated(populate, times):
+                    return self._nothing_changed(times)
+                with self._step(Step.ENCODE, times):
+                    attempt = self._encode(started_ms, note)
+                with self._step(Step.STAGE, times):
+                    background = self._background(attempt)
+                    due = self._snapshot_due()
+                    attempt.stage(
+                        kind for kind in attempt.blobs if kind is not BlobKind.SNAPSHOT or (due and not background)
+                    )
+                with self._step(Step.CHECK, times):
+                    attempt.state = self._checked(attempt)
+                    changes = type_changes(self.model, self._state, attempt.state)
+                with self._step(Step.VALIDATE, times):
+                    candidate = Candidate(attempt.version, attempt.state, self._state, self.model)
+                    results = validate(candidate, self.validators)
+                with self._step(Step.PUBLISH, times):
+                    self._check_position()
+                    assert self._record is not None
+                    clear_the_way(self.store, self._record, self._version)
+                    attempt.publish()
+                java_sees_it = self._announced(attempt, times)
+                return self._accepted(attempt, changes, times, java_sees_it, background, results, note)
+            except BaseException as error:
+                self._failed(attempt, error, times)
+                raise
+
+    def close(self) -> None:
+        """Wait for snapshots in the background and give the lease back."""
+        self._snapshots.close()
+        with self._mutex:
+            with suppress(DeltaicError):
+                self._lease.release()
+
+    def wait_for_snapshots(self, timeout_seconds: float | None = None) -> None:
+        """Wait until snapshots that are made in the background are there, or failed."""
+        self._snapshots.wait(timeout_seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _take_position(self) -> None:
+        """Hold the lease, know what is announced, clear leftovers, and have an engine at the announced version."""
+        epoch = None if self._lease.lease is None else self._lease.lease.epoch
+        if self._unsure or epoch is None:
+            self._lease.take()
+        else:
+            try:
+                self._lease.keep()
+            except CommitConflictError:
+                self._lease.take()
+        self._unsure |= self._lease.epoch != epoch
+        record = self.announcements.read().record
+        assert record is not None
+        self._record = record
+        self._settle(record)
+        if self._unsure:
+            removed = remove_leftovers(self.store, record, self.announcements, own=self._own_leftovers)
+            removed += sweep_staging(self.store, keep=self._snapshots.at_work)
+            if removed:
+                log.info("removed %d leftovers of cycles that failed: %s", len(removed), ", ".join(removed[:8]))
+            self._own_leftovers.clear()
+            self._unsure = False
+        base = base_version(record)
+        if self._write_state is None or base != self._version:
+            self._rebuild(base)
+
+    def _check_position(self) -> None:
+        """Right before anything gets a final name: the lease is still ours, and the base is still the newest."""
+        record = self.announcements.read().record
+        if record is None or record.epoch != self._lease.epoch:
+            self._lease.lost()
+            raise CommitConflictError("another producer took the lease during this cycle: nothing was published")
+        if base_version(record) != self._version:
+            raise CommitConflictError(
+                f"version {self._version}, which this cycle starts from, was withdrawn meanwhile: nothing was published"
+            )
+        self._record = record
+
+    def _settle(self, record: Record) -> None:
+        """Find out what became of an announcement that got no answer. The lease was renewed since, so it cannot land late."""
+        attempt, self._unanswered = self._unanswered, None
+        if attempt is None or self._write_state is None:
+            return
+        if record.find(attempt.version) is not None:
+            log.info("version %d was announced after all", attempt.version)
+            self._write_state.next_cycle()
+            self._state, self._version = attempt.state, attempt.version
+        else:
+            self._write_state.reset_to_last()
+
+    def _rebuild(self, base: int | None) -> None:
+        target_shard_bytes, allow_resharding, focus_holes = self._sharding
+        state = WriteState(
+            self.model.schemas,
+            order=self._order,
+            pinned_shards=self.model.shards,
+            target_shard_bytes=target_shard_bytes,
+            allow_resharding=allow_resharding,
+            focus_holes=focus_holes,
+            randomness=self._random,
+        )
+        read_state = None
+        if base is not None:
+            read_state = load_version(self.store, self.announcements, base, limits=self._limits)
+            state.restore(read_state)
+        self._write_state, self._state, self._version = state, read_state, base
+        if base is not None:
+            log.info("restored version %d", base)
+            self._listeners.tell_only(lambda listener: listener.restored(base))
+
+    def _populated(self, populate: Populate, times: StepTimes) -> bool:
+        state = self._write_state
+        assert state is not None
+        with self._step(Step.POPULATE, times):
+            forget_tags(state)
+            population = Population(state, self.model, self._state, self._progress)
+            populate(population)
+            population.finish()
+        with self._step(Step.DIFF, times):
+            return needs_version(state, self.model, self._state)
+
+    def _progress(self, type_name: str, rows: int) -> None:
+        self._lease.keep()
+        self._listeners.tell(lambda listener: listener.progress(type_name, rows))
+
+    def _nothing_changed(self, times: StepTimes) -> Cycle:
+        assert self._write_state is not None and self._state is not None
+        self._write_state.reset_to_last()
+        records = {name: TypeChange(len(data.populated)) for name, data in self._state.types.items()}
+        cycle = Cycle(None, self._version, records, seconds=dict(times.seconds))
+        self._listeners.tell_only(lambda listener: listener.nothing_changed(cycle))
+        return cycle
+
+    def _encode(self, started_ms: int, note: str | None) -> Attempt:
+        assert self._write_state is not None and self._record is not None
+        newest = self._record.versions[0].version if self._record.versions else None
+        version = minted(self._versions, newest)
+        set_tags(
+            self._write_state,
+            self.model,
+            self._state,
+            version=version,
+            started_ms=started_ms,
+            extra=self._header_tags,
+            note=note,
+        )
+        blobs = encode_version(
+            self._write_state,
+            version,
+            self._version,
+            snapshot=self._snapshot_due() or self._integrity == "full",
+            header=self._header_file,
+        )
+        token = secrets.token_hex(8) if self._random is None else f"{self._random.getrandbits(64):016x}"
+        return Attempt(self.store, version, f"{version}-{token}", blobs)
+
+    def _snapshot_due(self) -> bool:
+        assert self._record is not None
+        if self._version is None or model_changed(self.model, self._state):
+            return True
+        without = 0
+        for entry in self._record.versions:
+            if any(artifact.kind == "snapshot" for artifact in entry.artifacts):
+                break
+            without += 1
+        return without + 1 >= self._snapshot_every
+
+    def _background(self, attempt: Attempt) -> bool:
+        """True if the snapshot of this version follows later. Where consumers need one at once, it does not."""
+        return (
+            self._in_background
+            and BlobKind.SNAPSHOT in attempt.blobs
+            and self._snapshot_due()
+            and self._version is not None
+            and not model_changed(self.model, self._state)
+        )
+
+    def _checked(self, attempt: Attempt) -> ReadState:
+        assert self._write_state is not None
+        blobs: dict[BlobKind, ReadableBlob] = {**attempt.blobs, **attempt.staged}
+        return check_integrity(
+            self.store, blobs, self._state, self._write_state, level=self._integrity, limits=self._limits
+        )
+
+    def _announced(self, attempt: Attempt, times: StepTimes) -> bool:
+        self._listeners.tell(lambda listener: listener.step_started(Step.ANNOUNCE))
+        with times.timed(Step.ANNOUNCE):
+            attempt.announcing = True
+            landed = self.announcements.announce(
+                attempt.version, attempt.artifacts, epoch=self._lease.epoch, channel=self.channel
+            )
+        return landed.number_written
+
+    def _accepted(
+        self,
+        attempt: Attempt,
+        changes: Mapping[str, TypeChange],
+        times: StepTimes,
+        java_sees_it: bool,
+        background: bool,
+        results: tuple[Any, ...],
+        note: str | None,
+    ) -> Cycle:
+        """The version is announced; from here on nothing fails the cycle."""
+        assert self._write_state is not None
+        from_version, self._version, self._state = self._version, attempt.version, attempt.state
+        self._write_state.next_cycle()
+        attempt.close(keep=(BlobKind.SNAPSHOT,) if background else ())
+        self._unsure |= not attempt.unstage()
+        if background:
+            self._snapshots.submit(attempt.blobs[BlobKind.SNAPSHOT], f"{attempt.cycle_id}-snapshot", self._lease.epoch)
+        cycle = Cycle(
+            attempt.version,
+            from_version,
+            changes,
+            attempt.artifacts,
+            dict(times.seconds),
+            results,
+            snapshot_pending=background,
+            java_sees_it=java_sees_it,
+            note=note,
+        )
+        seconds = times.seconds[Step.ANNOUNCE]
+        self._listeners.tell_only(lambda listener: listener.step_finished(Step.ANNOUNCE, seconds))
+        self._listeners.tell_only(lambda listener: listener.cycle_announced(cycle))
+        log.info("%s in %.3f s", cycle, cycle.total_seconds)
+        return cycle
+
+    def _failed(self, attempt: Attempt | None, error: BaseException, times: StepTimes) -> None:
+        unknown = (
+            attempt is not None
+            and attempt.announcing
+            and (isinstance(error, CommitUnknownError) or not isinstance(error, DeltaicError))
+        )
+        if attempt is not None:
+            attempt.close()
+            if unknown:
+                # It may be announced: nothing that it needs may be removed before that is known.
+                self._unanswered, self._unsure = attempt, True
+            elif not attempt.take_back():
+                self._unsure = True
+                self._own_leftovers |= {str(blob.name) for blob in attempt.blobs.values()}
+        if isinstance(error, CommitConflictError):
+            self._unsure = True
+        if self._write_state is not None and not unknown:
+            try:
+                self._write_state.reset_to_last()
+            except Exception:
+                log.exception("the write state could not be reset; it is built again from the chain")
+                self._write_state = None
+        self._listeners.tell_only(lambda listener: listener.cycle_failed(times.current, error))
+
+    @contextmanager
+    def _step(self, step: Step, times: StepTimes) -> Iterator[None]:
+        self._listeners.tell(lambda listener: listener.step_started(step))
+        with times.timed(step):
+            yield
+        self._listeners.tell(lambda listener: listener.step_finished(step, times.seconds[step]))
+        self._lease.keep()
+
+
+def model_of(given: Model | SchemaSet | type | Iterable[Any]) -> Model:
+    """The model that is meant: a model, its schemas, a class, classes, or schema objects."""
+    if isinstance(given, Model):
+        return given
+    if isinstance(given, SchemaSet):
+        return Model.from_schemas(given.validated())
+    if isinstance(given, type):
+        return Model.of(given)
+    if isinstance(given, str):
+        return Model.parse(given)
+    items = tuple(given)
+    if items and all(isinstance(item, type) for item in items):
+        return Model.of(*items)
+    return Model.from_schemas(SchemaSet(items).validated())

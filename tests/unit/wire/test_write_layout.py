@@ -1,0 +1,30 @@
+"""Sizes and shards follow from widths as in Java."""
+
+import pytest
+
+from deltaic.wire.write_layout import ListLayout, MapLayout, ObjectLayout, SetLayout, shard_max_ordinals
+
+
+@pytest.mark.parametrize(
+    ("last", "shards", "expected"),
+    [(-1, 4, [-1, -1, -1, -1]), (0, 4, [0, -1, -1, -1]), (9, 4, [2, 2, 1, 1]), (7, 1, [7]), (7, 8, [0] * 8)],
+)
+def test_shards_share_the_slots_of_a_type(last, shards, expected):
+    assert shard_max_ordinals(last, shards) == expected
+    assert sum(each + 1 for each in expected) == last + 1
+
+
+def test_the_projected_size_of_objects_counts_holes_and_byte_data():
+    assert ObjectLayout((3, 10), (0, 100)).projected_bytes(15) == 13 * 16 // 8 + 100
+
+
+def test_the_projected_size_of_lists_has_its_one_outside_the_product():
+    # 5 elements of 4 bits, 3 bits per pointer: 20 // 8 + (3 * 6 + 1) // 8
+    assert ListLayout(3, 4, (5,)).projected_bytes(6) == 2 + 2
+    assert ListLayout(1, 1, (0,)).projected_bytes(-1) == 0
+
+
+def test_the_projected_size_of_tables_is_that_of_one_shard():
+    # 8 buckets in two shards: pointers of the whole type take 4 bits.
+    assert SetLayout(3, 2, 5, (4, 4)).projected_bytes(9) == (2 + 4) * 10 // 8 + 5 * 8 // 8
+    assert MapLayout(3, 2, 5, 6, (4, 4)).projected_bytes(9) == (2 + 4) * 10 // 8 + 11 * 8 // 8
