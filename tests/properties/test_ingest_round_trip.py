@@ -9,6 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltaic.schema.mapping import TYPES_TAG
 from deltaic.schema.model import Model
 from deltaic.state.ingest import ingest_arrow, ingest_dicts
 from deltaic.state.read import ReadState
@@ -91,10 +92,11 @@ def _content(state: WriteState) -> dict[str, list[bytes]]:
     return {name: [held.record(ordinal) for ordinal in range(held.max_ordinal + 1)] for name, held in maps.items()}
 
 
-@given(tables(_PLAIN), st.integers(1, 30))
+@given(tables(_PLAIN + _LOGICAL), st.integers(1, 30))
 def test_rows_and_types_come_back_equal(table: pa.Table, chunk_records: int) -> None:
     model = Model.from_arrow(table.schema, "Row")
     state = WriteState(model.schemas)
+    state.header_tags[TYPES_TAG] = model.types_tag()
     ordinals = ingest_arrow(state, "Row", table, model=model, chunk_records=chunk_records)
     blob = io.BytesIO()
     state.write_snapshot(blob)

@@ -251,6 +251,7 @@ def ordinal_calls():
         | st.tuples(st.just("add"), st.binary(max_size=3))
         | st.tuples(st.just("find"), records)
         | st.tuples(st.just("retain"), st.integers(0, 2**64 - 1))
+        | st.tuples(st.just("unmark"), st.lists(st.integers(0, 500), max_size=5))
         | st.tuples(st.just("restore"), st.integers(1, 2**40)),
         max_size=12,
     )
@@ -274,6 +275,8 @@ def test_ordinal_maps_number_alike(calls, partitions, data):
             results = [np.array(each.add(argument)) for each in maps]
         elif name == "find":
             results = [each.find(*packed(argument)) for each in maps]
+        elif name == "unmark":
+            results = [each.unmark(np.array(argument, np.int64)) or np.zeros(0) for each in maps]
         elif name == "retain":
             freed = OrdinalBits(maps[0].held).minus(argument)
             for each in maps:

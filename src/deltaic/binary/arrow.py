@@ -298,7 +298,7 @@ def _resolved(stored: ArrowField, node: _Node) -> ArrowColumn:
     if codes.valid is not None:
         places[~codes.valid] = 0
     if values.length == 0:
-        return replace(_nulls(values, len(places)), field=stored.plain)
+        return replace(null_column(values, len(places)), field=stored.plain)
     column = values.take(places)
     valid = column.valid
     if codes.valid is not None:
@@ -306,7 +306,8 @@ def _resolved(stored: ArrowField, node: _Node) -> ArrowColumn:
     return replace(column, field=stored.plain, valid=valid)
 
 
-def _nulls(like: ArrowColumn, length: int) -> ArrowColumn:
+def null_column(like: ArrowColumn, length: int) -> ArrowColumn:
+    """A column of the type of another, all of it null."""
     data = like.data
     if data is not None and like.offsets is None:
         data = np.zeros((length, *data.shape[1:]), data.dtype)

@@ -1,7 +1,8 @@
 """Memory for packed arrays: one place that takes it, and takes it again.
 
 Memory that was never touched costs several times the copy into it, so a large buffer whose last user let go is kept
-for the next state, up to `RECYCLED_LIMIT_BYTES`. Every array has `SLACK` zero bytes after its used part, because
+for the next state: as much as is in use, up to `RECYCLED_LIMIT_BYTES`. Buffers that nobody took again for long go first:
+a type that grew needs larger ones. Every array has `SLACK` zero bytes after its used part, because
 kernels load 8 bytes at any element.
 """
 
@@ -22,7 +23,10 @@ SLACK = 16
 """Zero bytes after the last used byte of a packed array."""
 
 RECYCLED_LIMIT_BYTES = 256 << 20
-"""How much memory without a user is kept for the next state."""
+"""How much memory without a user is kept for the next state, at most."""
+
+RECYCLED_FLOOR_BYTES = 32 << 20
+"""How much of it is kept even if less than that is in use."""
 
 _SMALLEST_BYTES = 256 << 10
 _STEP_BYTES = 64 << 10
@@ -37,6 +41,7 @@ class Recycler:
         # A buffer comes back whenever Python drops its last reference, maybe inside `take`: appending needs no lock.
         self._returned: deque[Bytes] = deque()
         self._kept: list[Bytes] = []
+        self._lent_bytes = 0
         self._lock = threading.RLock()
 
     @property
@@ -58,6 +63,8 @@ class Recycler:
             # A little room to grow, so that the next version of the same type fits into the same memory.
             size_bytes += size_bytes // _GROWTH_PARTS
             memory = np.empty(-(-size_bytes // _STEP_BYTES) * _STEP_BYTES, np.uint8)
+        with self._lock:
+            self._lent_bytes += memory.nbytes
         array: Bytes = np.asarray(_Lent(memory, self._returned))
         return array
 
@@ -68,14 +75,17 @@ class Recycler:
     def clear(self) -> None:
         """Give all kept memory back to the system."""
         with self._lock:
-            self._returned.clear()
+            self._collect()
             self._kept = []
 
     def _collect(self) -> None:
         while self._returned:
-            self._kept.append(self._returned.popleft())
+            memory = self._returned.popleft()
+            self._lent_bytes -= memory.nbytes
+            self._kept.append(memory)
         total = sum(memory.nbytes for memory in self._kept)
-        while total > self.limit_bytes:
+        limit = min(self.limit_bytes, max(self._lent_bytes, RECYCLED_FLOOR_BYTES))
+        while total > limit:
             total -= self._kept.pop(0).nbytes
 
 

@@ -51,21 +51,21 @@ def publish(
     root = _root(dataset.model, type_name)
     console = Console(stderr=True)
     watch = _Progress(console) if console.is_terminal and not as_json else None
-    with watch.shown if watch is not None else nullcontext():
-        with dataset.producer(listeners=(watch,) if watch is not None else ()) as producer:
-            if incremental:
-                with producer.incremental(note=note) as changes:
-                    for path in data:
-                        changes.add_or_modify(_rows_of(path, root, form), root)
-                assert changes.cycle is not None
-                cycle = changes.cycle
-            else:
+    producer = dataset.producer(listeners=(watch,) if watch is not None else ())
+    with watch.shown if watch is not None else nullcontext(), producer:
+        if incremental:
+            with producer.incremental(note=note) as changes:
+                for path in data:
+                    changes.add_or_modify(_rows_of(path, root, form), root)
+            assert changes.cycle is not None
+            cycle = changes.cycle
+        else:
 
-                def populate(population: Population) -> None:
-                    for path in data:
-                        population.add_rows(file_rows(path, root, form))
+            def populate(population: Population) -> None:
+                for path in data:
+                    population.add_rows(file_rows(path, root, form))
 
-                cycle = producer.cycle(populate, note=note)
+            cycle = producer.cycle(populate, note=note)
     if as_json:
         print(json.dumps(_as_json(dataset, created, cycle), indent=2))
     else:

@@ -56,6 +56,9 @@ SPARE_BYTES = buffers.RECYCLED_LIMIT_BYTES
 WAIT_SECONDS = 60.0
 """How long a process waits for another one to make a state before it goes on without sharing."""
 
+# The state before the newest one is memory for the next one already; beside it only what comes and goes is worth keeping.
+_SPARE_PARTS = 8
+_SPARE_FLOOR_BYTES = 8 << 20
 _POLL_SECONDS = 0.002
 _MAX_MANIFEST_BYTES = 1 << 30
 
@@ -176,7 +179,7 @@ class Arena:
             # Who keeps what `build` gave has the state too.
             making.hand_over(lease)
             shared = rebuild(manifest, self._borrowing(lease, name), state.filter, name)
-            spare = making.set_aside(self._spare_bytes)
+            spare = making.set_aside(min(self._spare_bytes, max(state.nbytes // _SPARE_PARTS, _SPARE_FLOOR_BYTES)))
         except BaseException:
             self._sweep(room.needed)
             raise

@@ -86,7 +86,8 @@ class Making:
         """Mark unused files as free for the next state, up to a limit; gives their names. The rest is to be removed."""
         self._take_back()
         kept: set[str] = set()
-        for name, size in sorted(self._free.items(), key=lambda item: item[1]):
+        # What this state had a use for comes first: a file that was too small for it will be so for the next one.
+        for name, size in sorted(self._free.items(), key=lambda item: (item[0] not in self._mappings, -item[1])):
             if size <= limit_bytes:
                 limit_bytes -= size
                 kept.add(free_name(name))

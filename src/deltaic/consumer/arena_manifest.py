@@ -183,9 +183,10 @@ class _Files:
     def array(self, place: Place, used_bits: int = 0) -> Bytes:
         """The bytes of a place that must hold so many bits, with slack behind them."""
         needed = (used_bits + 7) >> 3
-        if place.offset < 0 or place.length < max(needed, 0) or (place.length and not place.file):
+        empty = not place.length
+        if place.offset < 0 or place.length < max(needed, 0) or empty != (not place.file) or (empty and place.offset):
             raise self.refused(f"{place.length:,} bytes where {needed:,} are needed")
-        if not place.length:
+        if empty:
             return _NOTHING[:0]
         found = self._open.get(place.file)
         if found is None:

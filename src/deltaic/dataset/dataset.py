@@ -274,7 +274,7 @@ def open_dataset(url: str | os.PathLike[str] | Store) -> Dataset:
 
 
 def list_datasets(url: str | os.PathLike[str] | Store, *, depth: int = 3) -> Iterator[str]:
-    """The datasets under a URL, as paths below it, at most so many folders deep; a dataset's own folders are not searched."""
+    """The datasets under a URL, as paths below it, at most so many folders deep; none inside another dataset."""
     yield from _datasets(_store(url), "", depth)
 
 

@@ -40,23 +40,6 @@ cdef extern from *:
     void __builtin_prefetch(const void* address) noexcept nogil
 
 cdef enum:
-    OBJECT = 0
-    LIST = 1
-    SET = 2
-    MAP = 3
-
-cdef enum:
-    REFERENCE = 0
-    INT = 1
-    LONG = 2
-    BOOLEAN = 3
-    FLOAT = 4
-    DOUBLE = 5
-    STRING = 6
-    BYTES = 7
-
-cdef enum:
-    NULL_FLOAT = 0x7FC00001
     # Values that are decoded to a buffer before they are converted: small enough for the first cache.
     BLOCK = 512
     # Bytes that a load at the last bit may touch.
@@ -69,52 +52,6 @@ cdef uint64_t ALL_ONES = 0xFFFFFFFFFFFFFFFFULL
 cdef uint8_t[16] NOTHING
 memset(NOTHING, 0, 16)
 cdef tuple NO_ARGUMENTS = ()
-
-
-cdef struct FieldSlot:
-    int64_t offset
-    uint64_t mask
-    uint64_t end_mask
-    const uint8_t* data
-    int64_t data_size
-    int width
-    int code
-
-
-cdef struct ShardSlot:
-    const uint8_t* records
-    int64_t stride
-    int64_t count
-    FieldSlot* fields
-    uint64_t pointer_mask
-    uint64_t size_mask
-    int pointer_width
-    int size_width
-    const uint8_t* items
-    int64_t item_stride
-    int64_t item_count
-    uint64_t key_mask
-    uint64_t value_mask
-    int key_width
-    int value_width
-
-
-cdef struct TypeSlot:
-    int kind
-    int number
-    int boxed
-    int field_count
-    int shift
-    int64_t shard_mask
-    int64_t limit
-    ShardSlot* shards
-    FieldSlot* fields
-    TypeSlot** links
-    PyObject* record_class
-    const uint64_t* populated
-    int64_t populated_words
-    const uint64_t* pending
-    int64_t pending_words
 
 
 cdef const uint8_t* address(object array, list keep, int64_t* size) except NULL:
@@ -131,20 +68,9 @@ cdef const uint64_t* words_address(object array, list keep, int64_t* size) excep
     return &view[0] if view.shape[0] else <const uint64_t*>NOTHING
 
 
-cdef inline bint has_bit(const uint64_t* words, int64_t count, int64_t ordinal) noexcept nogil:
-    cdef int64_t word = ordinal >> 6
-    return word < count and (words[word] >> (ordinal & 63)) & 1
-
-
 @cython.final
 cdef class StateAccess:
     """All types of a state, ready to read."""
-
-    cdef readonly tuple types
-    cdef list keep
-    cdef list classes
-    cdef TypeSlot* slots
-    cdef Py_ssize_t count
 
     def __cinit__(self, tuple types not None):
         cdef Py_ssize_t number
@@ -307,7 +233,9 @@ cdef class StateAccess:
             if (ordinal >> slot.shift) >= shard.count:
                 return None
             raw = raw_field(slot, ordinal, <int>position)
-            if field.width == 0 or raw == (<uint64_t>NULL_FLOAT if field.code == FLOAT else NULL_DOUBLE):
+            if field.width == 0 or raw == field.mask:
+                return None
+            if raw == (<uint64_t>NULL_FLOAT if field.code == FLOAT else NULL_DOUBLE):
                 return None
             return raw
         return read_field(self, slot, ordinal, <int>position)
@@ -389,12 +317,6 @@ cdef int check_room(object spec, int64_t size, int64_t stride, int64_t count) ex
 
 # One field of one record
 
-cdef inline uint64_t raw_field(TypeSlot* slot, int64_t ordinal, int position) noexcept nogil:
-    cdef ShardSlot* shard = &slot.shards[ordinal & slot.shard_mask]
-    cdef FieldSlot* field = &shard.fields[position]
-    return read_bits(shard.records, (ordinal >> slot.shift) * shard.stride + field.offset, field.width, field.mask)
-
-
 cdef object bad_reference(StateAccess state, TypeSlot* link, uint64_t ordinal):
     raise content.out_of_range(state, link.number, ordinal)
 
@@ -445,12 +367,13 @@ cdef object read_field(StateAccess state, TypeSlot* slot, int64_t ordinal, int p
         return PyBytes_FromStringAndSize(<const char*>field.data + start, <Py_ssize_t>(raw - start))
     if code == FLOAT:
         word = <uint32_t>raw
-        if field.width == 0 or word == NULL_FLOAT:
+        # All ones stand where a delta lacked the field; a real NaN is canonical and never that.
+        if field.width == 0 or word == NULL_FLOAT or raw == field.mask:
             return None
         memcpy(&single, &word, 4)
         return <double>single
     if code == DOUBLE:
-        if field.width == 0 or raw == NULL_DOUBLE:
+        if field.width == 0 or raw == NULL_DOUBLE or raw == field.mask:
             return None
         memcpy(&double_value, &raw, 8)
         return double_value
@@ -596,7 +519,7 @@ cdef object plain_record(Record record, int64_t max_depth):
 
 # Records
 
-cdef inline object make_record(StateAccess state, TypeSlot* slot, int64_t ordinal):
+cdef object make_record(StateAccess state, TypeSlot* slot, int64_t ordinal):
     cdef ShardSlot* shard = &slot.shards[ordinal & slot.shard_mask]
     # Its bits come from memory while the object is made.
     __builtin_prefetch(shard.records + (((ordinal >> slot.shift) * shard.stride) >> 3))
@@ -1246,7 +1169,7 @@ cdef object read_fixed_column(
     cdef bint by_words = run and words is not None
     cdef int64_t word = 0
     cdef bint floating = code == FLOAT or code == DOUBLE
-    cdef uint64_t null = ALL_ONES
+    cdef uint64_t unread, null = ALL_ONES
     with nogil:
         while done < count:
             # One shard needs no arithmetic per record; its nulls keep the width of the field.
@@ -1272,11 +1195,14 @@ cdef object read_fixed_column(
                     here = chosen[i]
                     if here < 0 or no_value(slot, here, position):
                         raw[i] = <uint64_t>NULL_FLOAT if code == FLOAT else NULL_DOUBLE
+            if floating:
+                null = <uint64_t>NULL_FLOAT if code == FLOAT else NULL_DOUBLE
+                unread = <uint64_t>0xFFFFFFFF if code == FLOAT else ALL_ONES
+                for i in range(n):
+                    raw[i] = null if raw[i] == unread else raw[i]
             if code == DOUBLE:
-                null = NULL_DOUBLE
                 here = to_bits64(raw, n, null, <uint64_t*>(out + done * 8))
             elif code == FLOAT:
-                null = NULL_FLOAT
                 here = to_bits32(raw, n, <uint32_t*>(out + done * 4))
             elif code == INT and null == field.mask and field.width <= 32:
                 here = to_narrow_int32(raw, n, <uint32_t>null, <int32_t*>(out + done * 4))

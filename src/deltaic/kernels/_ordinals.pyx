@@ -1,17 +1,17 @@
 """The map from serialized records to ordinals. See the plain twin for what each method does.
 
-Records lie back to back in an arena, each behind its length (4 bytes); `starts` has the place of each ordinal's record, 0 for none. The
-hash table is open addressing over 8-byte entries: 32 bits of the record's hash, 32 bits of its ordinal plus one. It is
-found by the low bits of the stored hash, so that the table grows without looking at records. Entries of equal
-records, which only `put` makes, keep the order in which they came. Arrays are replaced when they grow, never moved under a
-view that a caller holds.
+Records lie back to back in an arena, each behind its length (4 bytes); `starts` has the place of each ordinal's record, 0
+for none. The hash table is open addressing over 8-byte entries: 32 bits of the record's hash, 32 bits of its ordinal
+plus one. An entry is found by the low bits of the stored hash, so that the table grows without looking at records.
+Entries of equal records, which only `put` makes, keep the order in which they came. Arrays are replaced when they grow,
+never moved under a view that a caller holds.
 """
 
 cimport cython
 import numpy as np
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from deltaic.kernels._hashing cimport murmur3_32
 
@@ -290,6 +290,12 @@ cdef class OrdinalMap:
             self.busy = False
         if failed != OK:
             raise OverflowError("bytes")
+
+    def unmark(self, const int64_t[::1] ordinals):
+        cdef int64_t i
+        for i in range(ordinals.shape[0]):
+            if ordinals[i] < self.capacity:
+                self.populated_at[ordinals[i] >> 6] &= ~(<uint64_t>1 << (ordinals[i] & 63))
 
     def retain(self, live):
         cdef int64_t words = self.capacity >> 6

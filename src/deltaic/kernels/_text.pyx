@@ -11,9 +11,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
-
 
 cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
@@ -27,7 +26,7 @@ cdef enum:
     SPARE = 8
 
 
-def is_ascii(const uint8_t[::1] data) -> bool:
+def is_ascii(const uint8_t[::1] data not None) -> bool:
     """True if no byte has its top bit set."""
     cdef Py_ssize_t n = data.shape[0]
     cdef bint result = True
@@ -37,7 +36,9 @@ def is_ascii(const uint8_t[::1] data) -> bool:
     return result
 
 
-def units_to_utf8(const uint8_t[::1] data not None, const int64_t[::1] starts not None, const int64_t[::1] ends not None):
+def units_to_utf8(
+    const uint8_t[::1] data not None, const int64_t[::1] starts not None, const int64_t[::1] ends not None
+):
     """Many texts to UTF-8: offsets, bytes, and how many texts have a lone surrogate or a varint that is cut off.
 
     ASCII texts that follow each other without a gap are given as a read-only view of `data`.

@@ -1,9 +1,9 @@
 """The blob cleaner: removes old blobs, never one that a version in use needs.
 
-Needed are the versions of all channels, the pin, and the newest `keep_versions` listed ones (look-back). For each of them stays
-the nearest snapshot before it; beside that the newest `keep_snapshots` snapshots. From the oldest snapshot that stays on, every
-delta and reverse delta stays, so that every needed version can be loaded and walked to, forward and back. What is
-newer than the newest announced version belongs to a producer at work and is not looked at.
+Needed are the versions of all channels, the pin, and the newest `keep_versions` listed ones (look-back). For each of
+them stays the nearest snapshot before it; beside that the newest `keep_snapshots` snapshots. From the oldest snapshot
+that stays on, every delta and reverse delta stays, so that every needed version can be loaded and walked to, forward
+and back. What is newer than the newest announced version belongs to a producer at work and is not looked at.
 """
 
 import time

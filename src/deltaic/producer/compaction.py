@@ -1,8 +1,8 @@
 """Compaction: records at the high end of a type move into its holes, and all that refer to them follow.
 
-A type that lost many records keeps their slots. A compaction cycle gives the last records the ordinals of the holes, so that the
-next version's blobs, and the memory of readers, shrink. It is a version like others: its delta carries every moved
-record and every record on the way up to the roots.
+A type that lost many records keeps their slots. A compaction cycle gives the last records the ordinals of the holes, so
+that the next version's blobs, and the memory of readers, shrink. It is a version like others: its delta carries every
+moved record and every record on the way up to the roots.
 """
 
 from dataclasses import dataclass

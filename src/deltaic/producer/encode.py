@@ -1,7 +1,7 @@
 """Encode: the blobs of a version, as pieces of bytes with their checksum.
 
-Pieces are kept as the writer hands them over; past a limit they go to a temporary file, so that a large snapshot does not
-double the memory of a producer.
+Pieces are kept as the writer hands them over; past a limit they go to a temporary file, so that a large snapshot does
+not double the memory of a producer.
 """
 
 import tempfile
@@ -100,7 +100,7 @@ class EncodedBlob:
             self._file = None
 
     def _spool(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="deltaic-")
+        self._file = tempfile.TemporaryFile(prefix="deltaic-")  # noqa: SIM115 - closed by close()
         for piece in self._pieces:
             self._to_file(piece)
         self._pieces = []

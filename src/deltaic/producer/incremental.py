@@ -4,8 +4,8 @@
         changes.add_or_modify(movie)          # objects, dicts, Arrow, DataFrames
         changes.delete(Movie, 7)
 
-Inside a batch the last change of a key wins. Records are found by key in the version before; a record that is replaced or
-deleted goes, and with it everything it referred to that nobody else refers to. A record that others still refer to
+Inside a batch the last change of a key wins. Records are found by key in the version before; a record that is replaced
+or deleted goes, and with it everything it referred to that nobody else refers to. A record that others still refer to
 stays, as in Hollow: a reference never leads nowhere.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deltaic.errors import InputError, NotFoundError
+from deltaic.errors import NotFoundError
 from deltaic.producer.keys import KeyMap
 from deltaic.producer.populate import Population
 from deltaic.producer.references import Counts, ReferenceCounts, change_counts, references
@@ -55,7 +55,7 @@ class ChangeBatch:
     def __init__(self, model: Model) -> None:
         self._model = model
         self.changes: list[_Change] = []
-        self.cycle: "Cycle | None" = None
+        self.cycle: Cycle | None = None
         """The report, once the batch was published."""
 
     def add_or_modify(self, data: Any, type_name: str | None = None) -> None:
@@ -196,7 +196,7 @@ class ChangeIndex:
     def _removed(
         self, previous: ReadState, replaced: dict[str, OrdinalSet], needed: dict[str, OrdinalSet]
     ) -> dict[str, OrdinalSet]:
-        """The records that go: replaced ones, and what only they referred to. Nothing goes that is needed or referred to."""
+        """The records that go: replaced ones, and what only they referred to; none that is needed or referred to."""
         self._references.advance(previous)
         counts = self._references.copy()
         roots = set(self._model.roots)

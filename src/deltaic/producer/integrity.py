@@ -1,8 +1,8 @@
 """Check: the staged bytes are read back, and must lead where they say.
 
-The snapshot must be the version before plus the delta; the reverse delta must lead back. States are compared type by type:
-which ordinals are populated, and Hollow's checksum over the fields that both models have (a reader that follows deltas keeps
-the model of its snapshot).
+The snapshot must be the version before plus the delta; the reverse delta must lead back. States are compared type by
+type: which ordinals are populated, and Hollow's checksum over the fields that both models have (a reader that follows
+deltas keeps the model of its snapshot).
 """
 
 from collections.abc import Mapping

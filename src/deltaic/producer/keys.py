@@ -1,8 +1,9 @@
 """Primary keys as numbers: equal keys have equal numbers, whatever form they come in.
 
-Keys come from records of a state, from rows that are about to be added (objects, dicts, Arrow) and from bare key values. All are
-put into a small write state of their own that holds nothing but the key's fields, and whose deduplication gives the
-numbers. So key equality is record equality, and nothing here runs per record in Python but what is given as Python objects.
+Keys come from records of a state, from rows that are about to be added (objects, dicts, Arrow) and from bare key
+values. All are put into a small write state of their own that holds nothing but the key's fields, and whose
+deduplication gives the numbers. So key equality is record equality, and nothing here runs per record in Python but what
+is given as Python objects.
 """
 
 from collections.abc import Iterable

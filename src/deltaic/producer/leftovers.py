@@ -1,9 +1,9 @@
 """Leftovers: blobs under final names that were never announced, after a crash between publish and announce.
 
-Only a producer that holds the lease removes them. A blob is a leftover if it leads to (a reverse delta: starts at) a version
-that is newer than the oldest listed one and was never announced. Of a version that was withdrawn the forward delta
-and the snapshot go too, as soon as the chain goes on from an older one; its reverse delta stays for consumers that
-still have to come back.
+Only a producer that holds the lease removes them. A blob is a leftover if it leads to (a reverse delta: starts at) a
+version that is newer than the oldest listed one and was never announced. Of a version that was withdrawn the forward
+delta and the snapshot go too, as soon as the chain goes on from an older one; its reverse delta stays for consumers
+that still have to come back.
 """
 
 from collections.abc import Container, Iterable
@@ -16,7 +16,7 @@ from deltaic.storage.store import Store
 
 
 def base_version(record: Record) -> int | None:
-    """The version that the chain goes on from: the newest announced one that was not withdrawn, whatever its channel."""
+    """The version that the chain goes on from: the newest announced one that was not withdrawn, on any channel."""
     for entry in record.versions:
         if not entry.withdrawn or entry.version == record.pin:
             return entry.version

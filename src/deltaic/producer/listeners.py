@@ -1,8 +1,8 @@
 """Who is told of a cycle, step by step, and who may stop it.
 
-A hook that raises ValidationError stops the cycle, as a failed validator does. Any other error of a hook is logged and the
-cycle goes on, unless the listener says `vetoes = True`: then every error stops it. Once the version is announced nothing
-can stop it any more.
+A hook that raises ValidationError stops the cycle, as a failed validator does. Any other error of a hook is logged and
+the cycle goes on, unless the listener says `vetoes = True`: then every error stops it. Once the version is announced
+nothing can stop it any more.
 """
 
 import logging

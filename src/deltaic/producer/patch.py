@@ -1,8 +1,8 @@
 """The chain patcher: deltas between any two states, to bridge a chain that is broken.
 
-Two states that do not follow each other may have different records at one ordinal, and a delta cannot replace a record in place.
-So the way goes over a state in between, which holds the content of the second one: records whose ordinal is taken in the
-first state wait there at ordinals that neither state uses, and so do all records that refer to them.
+Two states that do not follow each other may have different records at one ordinal, and a delta cannot replace a record
+in place. So the way goes over a state in between, which holds the content of the second one: records whose ordinal is
+taken in the first state wait there at ordinals that neither state uses, and so do all records that refer to them.
 """
 
 import secrets
@@ -18,7 +18,7 @@ from deltaic.producer.encode import EncodedBlob
 from deltaic.producer.holding import LeaseHolder
 from deltaic.producer.moving import Ordinals, place, refers_to_moved, serialize_moved
 from deltaic.producer.publish import Publication
-from deltaic.producer.restoring import load_version
+from deltaic.producer.restoring import load_version, restore_exactly
 from deltaic.producer.stage import StagedBlob, stage, unstage
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.read import ReadState
@@ -99,7 +99,8 @@ def bridge(
 ) -> tuple[list[EncodedBlob], int | None]:
     """The deltas from one state to another, checked; and the version in between, if one was needed."""
     writer = WriteState(after.schemas, tag=after.tag)
-    writer.restore(before, tag=after.tag)
+    restore_exactly(writer, before)
+    writer.set_tag(after.tag)
     moves = _detours(before, after)
     blobs: list[EncodedBlob] = []
     used = None
@@ -164,7 +165,8 @@ def _different(before: ReadState, after: ReadState, name: str, shared: OrdinalSe
         seen.assign(*RestoredType(schema, state.types[name], exact=True).serialized(shared))
         for state in (before, after)
     ]
-    return shared.ordinals()[numbers[0] != numbers[1]]
+    differs: NDArray[np.bool_] = numbers[0] != numbers[1]
+    return shared.ordinals()[differs]
 
 
 def _through(populated: OrdinalSet, moves: Ordinals | None) -> OrdinalSet:

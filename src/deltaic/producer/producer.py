@@ -6,8 +6,8 @@
         changes.add_or_modify(movie)
         changes.delete(Movie, 7)
 
-A cycle has visible steps: populate, diff, encode, stage, check, validate, publish, announce. Whatever fails before the last one
-leaves nothing that a consumer could take, and the next cycle starts from the last announced version.
+A cycle has visible steps: populate, diff, encode, stage, check, validate, publish, announce. Whatever fails before the
+last one leaves nothing that a consumer could take, and the next cycle starts from the last announced version.
 """
 
 import logging
@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from deltaic.errors import CommitConflictError, CommitUnknownError, DeltaicError, InputError
+from deltaic.errors import CommitConflictError, CommitUnknownError, DeltaicError, InputError, NotFoundError
 from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.producer.attempt import Attempt
 from deltaic.producer.background import BackgroundSnapshots
@@ -36,7 +36,7 @@ from deltaic.producer.listeners import CycleListener, Listeners
 from deltaic.producer.populate import Population
 from deltaic.producer.publish import clear_the_way
 from deltaic.producer.report import Cycle, TypeChange
-from deltaic.producer.restoring import load_version
+from deltaic.producer.restoring import load_version, restore_exactly
 from deltaic.producer.stage import sweep_staging
 from deltaic.producer.steps import Step, StepTimes
 from deltaic.producer.tags import check_tags, forget_tags, set_tags
@@ -66,18 +66,16 @@ Populate = Callable[[Population], None]
 class Producer:
     """Publishes versions into the folder of a chain.
 
-    One thread at a time has a cycle; others wait. One producer at a time has the lease; another one that starts meanwhile
-    gets CommitConflictError until the lease is released or has expired.
+    One thread at a time has a cycle; others wait. One producer at a time has the lease; another one that starts
+    meanwhile gets CommitConflictError until the lease is released or has expired.
 
     Args:
-        store: the folder of the chain, or its URL.
-        model: the model, its schemas, or the classes it is made of.
-        versions: mints version numbers; UTC time and a counter by default.
-        order: how new records are numbered, see `WriteState`.
-        snapshot_every: a snapshot with every n-th version. The first, and the first of another model, always have one.
-        snapshots_in_background: announce with the deltas and let the snapshot follow from another thread.
-        target_shard_bytes: types are split so that shards stay below; None: one shard.
-        allow_resharding: let the number of shards follow the size along the chain. Java readers before 7.12 cannot follow.
+        store: the folder of the chain, or its URL. model: the model, its schemas, or the classes it is made of.
+            versions: mints version numbers; UTC time and a counter by default. order: how new records are numbered, see
+            `WriteState`. snapshot_every: a snapshot with every n-th version. The first, and the first of another model,
+            always have one. snapshots_in_background: announce with the deltas and let the snapshot follow from another
+            thread. target_shard_bytes: types are split so that shards stay below; None: one shard. allow_resharding:
+            let the number of shards follow the size along the chain. Java readers before 7.12 cannot follow.
         focus_holes: reuse freed ordinals shard by shard.
         integrity: how much of the staged bytes is checked.
         validators: judge every version before it is published.
@@ -160,7 +158,7 @@ class Producer:
         return self._state
 
     def restore(self) -> int | None:
-        """Take the lease and go on from what is announced; cycles do it by themselves. Gives the version, if there is one."""
+        """Take the lease and go on from the announced version, which is given; cycles do it by themselves."""
         with self._mutex:
             self._take_position()
             return self._version
@@ -237,7 +235,8 @@ class Producer:
                         kind for kind in attempt.blobs if kind is not BlobKind.SNAPSHOT or (due and not background)
                     )
                 with self._step(Step.CHECK, times):
-                    attempt.state = self._checked(attempt)
+                    with self._fenced():
+                        attempt.state = self._checked(attempt)
                     changes = type_changes(self.model, self._state, attempt.state)
                 with self._step(Step.VALIDATE, times):
                     candidate = Candidate(attempt.version, attempt.state, self._state, self.model)
@@ -245,8 +244,9 @@ class Producer:
                 with self._step(Step.PUBLISH, times):
                     self._check_position()
                     assert self._record is not None
-                    clear_the_way(self.store, self._record, self._version)
-                    attempt.publish()
+                    with self._fenced():
+                        clear_the_way(self.store, self._record, self._version)
+                        attempt.publish()
                 java_sees_it = self._announced(attempt, times)
                 return self._accepted(attempt, changes, times, java_sees_it, background, results, note)
             except BaseException as error:
@@ -256,9 +256,8 @@ class Producer:
     def close(self) -> None:
         """Wait for snapshots in the background and give the lease back."""
         self._snapshots.close()
-        with self._mutex:
-            with suppress(DeltaicError):
-                self._lease.release()
+        with self._mutex, suppress(DeltaicError):
+            self._lease.release()
 
     def wait_for_snapshots(self, timeout_seconds: float | None = None) -> None:
         """Wait until snapshots that are made in the background are there, or failed."""
@@ -287,14 +286,15 @@ class Producer:
         assert record is not None
         self._record = record
         self._settle(record)
-        if self._unsure:
+        base = base_version(record)
+        if self._unsure or base != self._version:
+            # Leftovers of a crash, or of a version that was withdrawn since: nobody may be led over them.
             removed = remove_leftovers(self.store, record, self.announcements, own=self._own_leftovers)
             removed += sweep_staging(self.store, keep=self._snapshots.at_work)
             if removed:
                 log.info("removed %d leftovers of cycles that failed: %s", len(removed), ", ".join(removed[:8]))
             self._own_leftovers.clear()
             self._unsure = False
-        base = base_version(record)
         if self._write_state is None or base != self._version:
             self._rebuild(base)
 
@@ -310,8 +310,17 @@ class Producer:
             )
         self._record = record
 
+    @contextmanager
+    def _fenced(self) -> Iterator[None]:
+        """Say it when a staged blob is missing because another producer took the lease and swept it away."""
+        try:
+            yield
+        except NotFoundError:
+            self._check_position()
+            raise
+
     def _settle(self, record: Record) -> None:
-        """Find out what became of an announcement that got no answer. The lease was renewed since, so it cannot land late."""
+        """Find out what became of an unanswered announcement; the lease was renewed since, so it cannot land late."""
         attempt, self._unanswered = self._unanswered, None
         if attempt is None or self._write_state is None:
             return
@@ -336,7 +345,7 @@ class Producer:
         read_state = None
         if base is not None:
             read_state = load_version(self.store, self.announcements, base, limits=self._limits)
-            state.restore(read_state)
+            restore_exactly(state, read_state)
         self._write_state, self._state, self._version = state, read_state, base
         if base is not None:
             log.info("restored version %d", base)

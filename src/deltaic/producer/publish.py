@@ -1,7 +1,7 @@
 """Publish: staged blobs get the names that consumers look for, each by one copy-if-absent.
 
-Nothing here moves a consumer: all go by the announcement. But Hollow's retriever takes the first delta that starts at its
-version, so there may be only one: what a crashed or fenced producer left beside it is removed before, and the
+Nothing here moves a consumer: all go by the announcement. But Hollow's retriever takes the first delta that starts at
+its version, so there may be only one: what a crashed or fenced producer left beside it is removed before, and the
 forward delta comes last.
 """
 

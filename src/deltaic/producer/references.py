@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from deltaic.schema.types import FieldType, ObjectSchema, Schema
+from deltaic.schema.types import ObjectSchema, Schema
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.columns import FixedColumn
 from deltaic.state.read import ReadState
@@ -15,12 +15,12 @@ Ordinals = NDArray[np.int64]
 
 
 def references(state: ReadState, type_name: str, ordinals: Ordinals) -> Iterator[tuple[str, NDArray[np.int32]]]:
-    """What records of a type refer to: per field or kind of member, the type and the ordinals, repeated as they stand."""
+    """What records of a type refer to: per field or kind of member the type and the ordinals, as they stand."""
     view = state[type_name]
     schema: Schema = view.schema
     if isinstance(schema, ObjectSchema):
         for field in schema.fields:
-            if field.type is FieldType.REFERENCE and field.referenced in state:
+            if field.referenced is not None and field.referenced in state:
                 column = view.column(field.name, ordinals)
                 assert isinstance(column, FixedColumn)
                 yield field.referenced, column.values if column.valid is None else column.values[column.valid]
@@ -58,7 +58,7 @@ class ReferenceCounts:
         self._state = state
 
     def copy(self) -> Counts:
-        """The counts by type and ordinal, to be changed freely. A type may have fewer counts than records: the rest are 0."""
+        """The counts by type and ordinal, to be changed freely; ordinals past the last one count 0."""
         return {name: counts.copy() for name, counts in self._counts.items()}
 
     def _change(self, state: ReadState, name: str, ordinals: Ordinals, sign: int) -> None:

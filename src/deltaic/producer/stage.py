@@ -1,7 +1,7 @@
 """Stage: blobs go to the store under names that no consumer looks for.
 
-`staging/<cycle id>/<final name>`: consumers, Java's included, list only the chain's folder itself. What a crashed cycle leaves
-there is swept by the next producer that holds the lease.
+`staging/<cycle id>/<final name>`: consumers, Java's included, list only the chain's folder itself. What a crashed cycle
+leaves there is swept by the next producer that holds the lease.
 """
 
 import os

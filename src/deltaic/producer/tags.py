@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from deltaic.errors import InputError
+from deltaic.limits import MAX_NAME_BYTES
 from deltaic.producer.diff import SCHEMA_HASH_TAG, model_changed
 from deltaic.schema.mapping import TYPES_TAG
 from deltaic.schema.model import Model
@@ -28,7 +29,6 @@ _RESERVED = (
     TYPES_TAG,
     NOTE_TAG,
 )
-_MAX_TEXT_BYTES = 65_535
 
 
 def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
@@ -36,13 +36,9 @@ def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
     for name, value in tags.items():
         if name in _RESERVED:
             raise InputError(f"the header tag {name!r} is set by the producer itself", "ReservedTag")
-        if not isinstance(name, str) or not isinstance(value, str) or not name:
-            raise InputError(f"header tag {name!r}: names and values are texts", "WrongType")
-        if (
-            max(len(name.encode("utf-16-le", "surrogatepass")), len(value.encode("utf-16-le", "surrogatepass")))
-            > _MAX_TEXT_BYTES // 2
-        ):
-            raise InputError(f"header tag {name[:40]!r} is too long", "TooLarge")
+        # Modified UTF-8 takes at most three bytes for a UTF-16 unit, and a Python character is at most two units.
+        if 6 * max(len(name), len(value)) > MAX_NAME_BYTES:
+            raise InputError(f"header tag {name[:40]!r} is longer than {MAX_NAME_BYTES // 6:,} characters", "TooLarge")
     return dict(tags)
 
 

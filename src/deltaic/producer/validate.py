@@ -17,9 +17,11 @@ def validate(candidate: Candidate, validators: Iterable[Validator]) -> tuple[Val
     for validator in validators:
         name = getattr(validator, "name", type(validator).__name__)
         try:
-            result = validator.validate(candidate)
-            if not isinstance(result, ValidationResult):
-                result = ValidationResult(name, False, f"gave {result!r} where a ValidationResult should be")
+            given: object = validator.validate(candidate)
+            if isinstance(given, ValidationResult):
+                result = given
+            else:
+                result = ValidationResult(name, False, f"gave {given!r} where a ValidationResult should be")
         except Exception as error:
             cause = cause or error
             result = ValidationResult(name, False, f"raised {type(error).__name__}: {error}")

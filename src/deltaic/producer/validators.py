@@ -1,7 +1,7 @@
 """Validators: what a version must be like before it is published.
 
-A validator looks at the version that is staged and at the one before, and gives a result with details. A result that did not
-pass, and a validator that raises, fail the cycle. Users write their own: anything with `name` and `validate`.
+A validator looks at the version that is staged and at the one before, and gives a result with details. A result that
+did not pass, and a validator that raises, fail the cycle. Users write their own: anything with `name` and `validate`.
 """
 
 from collections.abc import Callable, Mapping
@@ -182,7 +182,7 @@ class ObjectModification:
         old_set, new_set = before.types[self.type_name].populated, after.types[self.type_name].populated
         removed, added = old_set.difference(new_set).ordinals(), new_set.difference(old_set).ordinals()
         old, new = modified_records(candidate.model, self.type_name, before, removed, after, added)
-        details = {}
+        details: dict[str, str] = {}
         refused = 0
         for old_ordinal, new_ordinal in zip(old.tolist(), new.tolist(), strict=True):
             answer = self.check(before[self.type_name][old_ordinal], after[self.type_name][new_ordinal])

@@ -18,7 +18,7 @@ class VersionMinter(Protocol):
 
 
 class TimeVersions:
-    """`yyyyMMddHHmmss` in UTC and a three-digit counter, as one number; after a clock that went back, the next number."""
+    """`yyyyMMddHHmmss` in UTC and a three-digit counter, as one number; if the clock went back, the next number."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -33,15 +33,13 @@ class TimeVersions:
 
 
 def count_up(previous: int | None, /) -> int:
-    """Versions 1, 2, 3, …"""
+    """Mint versions 1, 2, 3 and so on."""
     return 1 if previous is None else previous + 1
 
 
 def minted(versions: VersionMinter, previous: int | None) -> int:
     """The next version, checked."""
     version = versions(previous)
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise InputError(f"the minter gave {version!r}, versions are whole numbers", "Version")
     if not (-1 if previous is None else previous) < version <= MAX_VERSION:
         raise InputError(f"the minter gave {version}, which does not follow {previous}", "Version")
     return version

@@ -83,7 +83,7 @@ def apply_section(old: TypeData, section: TypeSection, at: str, limits: Limits =
 
 
 def _check_holes(old: TypeData, section: TypeSection, at: str, limits: Limits) -> None:
-    """Refuse an ordinal so far behind the others that the holes before it would take memory which no bytes stand for."""
+    """Refuse an ordinal so far behind the others that the holes before it take memory which no bytes stand for."""
     shift = len(section.shards).bit_length() - 1
     last = max((int(shard.added[-1]) + 1 << shift for shard in section.shards if len(shard.added)), default=0)
     record_bits = max(_record_bits(shard.body) for shard in section.shards) + _BITS_PER_ORDINAL

@@ -13,6 +13,8 @@ import numpy as np
 from deltaic.binary.arrow import ArrowColumn, ArrowField, ArrowTable, struct_column
 from deltaic.errors import InputError, NotFoundError
 from deltaic.kernels import content
+from deltaic.schema.logical import LogicalType
+from deltaic.schema.mapping import Logical
 from deltaic.schema.types import Field, FieldType, ListSchema, MapSchema, ObjectSchema, SetSchema
 from deltaic.state.columns import (
     FORMATS,
@@ -25,6 +27,7 @@ from deltaic.state.columns import (
     read_collections,
     read_column,
 )
+from deltaic.state.logical_arrow import fitting, logical_column, logical_field
 from deltaic.state.records import StateRecords, is_boxed
 
 BATCH_ROWS = 65_536
@@ -61,6 +64,7 @@ def to_arrow(
     ordinal_column: str | None = None,
     batch_rows: int = BATCH_ROWS,
     on_invalid_text: InvalidText = "error",
+    notes: Logical | None = None,
 ) -> ArrowTable:
     """The records of a type as rows, a column for each field; one column for a LIST, SET or MAP.
 
@@ -73,6 +77,7 @@ def to_arrow(
         ordinal_column: the name of a first column with the ordinals of the rows; None leaves it out.
         batch_rows: rows of a batch.
         on_invalid_text: what to do with lone surrogates, which Arrow cannot hold: `error` or `replace`.
+        notes: what fields stand for, by type and field, where the schema does not say it.
     """
     if depth is None:
         if refers_to_itself(records, type_name):
@@ -82,7 +87,7 @@ def to_arrow(
         raise InputError("depth is not negative, and a batch has at least one row")
     if on_invalid_text not in ("error", "replace"):
         raise InputError(f"on_invalid_text is 'error' or 'replace', not {on_invalid_text!r}")
-    nest = _Nest(records, on_invalid_text)
+    nest = _Nest(records, on_invalid_text, notes or {})
     members = nest.members(type_name, fields)
     children = tuple(nest.member_field(type_name, member, depth) for member in members)
     if ordinal_column is not None:
@@ -119,6 +124,27 @@ class _Nest:
 
     records: StateRecords
     on_invalid_text: InvalidText
+    notes: Logical
+
+    def note(self, type_name: str, place: str) -> LogicalType | None:
+        """What a field, `element`, `key` or `value` stands for, if its schema does not say all of it."""
+        noted = self.notes.get(type_name)
+        return None if noted is None else noted.get(place)
+
+    def scalar_note(self, type_name: str, field: Field) -> LogicalType | None:
+        """The same for a field that is no reference; a note that does not fit its type is passed over."""
+        note = self.note(type_name, field.name)
+        return note if note is not None and not note.is_nested and note.field_type is field.type else None
+
+    def link_note(self, type_name: str, note: LogicalType | None) -> LogicalType | None:
+        """The note of a reference to a type, if it fits it; for a boxed type else what is noted of its value."""
+        schema = self.records.types[type_name].schema
+        boxed = is_boxed(schema)
+        found = fitting(note, schema, boxed)
+        if found is None and boxed:
+            assert isinstance(schema, ObjectSchema)
+            return self.scalar_note(type_name, schema.fields[0])
+        return found
 
     def members(self, type_name: str, wanted: Sequence[str] | None) -> tuple[Field | None, ...]:
         """The fields that become columns; None stands for the members of a collection."""
@@ -139,48 +165,54 @@ class _Nest:
         if member is None:
             return self._collection_field(_member_name(self.records, type_name), type_name, depth)
         if member.referenced is None:
-            return ArrowField(member.name, FORMATS[member.type])
-        return self._link_field(member.name, member.referenced, depth)
+            note = self.scalar_note(type_name, member)
+            return logical_field(ArrowField(member.name, FORMATS[member.type]), note)
+        return self._link_field(member.name, member.referenced, depth, self.note(type_name, member.name))
 
-    def _link_field(self, name: str, type_name: str, depth: int) -> ArrowField:
+    def _link_field(self, name: str, type_name: str, depth: int, note: LogicalType | None) -> ArrowField:
         data = self.records.types.get(type_name)
         if data is None:
             return ArrowField(name, "i")
         schema = data.schema
         if is_boxed(schema):
             assert isinstance(schema, ObjectSchema)
-            return ArrowField(name, FORMATS[schema.fields[0].type])
+            return logical_field(ArrowField(name, FORMATS[schema.fields[0].type]), self.link_note(type_name, note))
         if depth == 0:
             return ArrowField(name, "i")
         if isinstance(schema, ObjectSchema):
             children = tuple(self.member_field(type_name, field, depth - 1) for field in schema.fields)
-            return ArrowField(name, "+s", True, children)
-        return self._collection_field(name, type_name, depth - 1)
+            return logical_field(ArrowField(name, "+s", True, children), self.link_note(type_name, note))
+        return logical_field(self._collection_field(name, type_name, depth - 1), self.link_note(type_name, note))
 
     def _collection_field(self, name: str, type_name: str, depth: int) -> ArrowField:
         schema = self.records.types[type_name].schema
         if isinstance(schema, MapSchema):
-            key = replace(self._link_field("key", schema.key, depth), nullable=False)
-            value = self._link_field("value", schema.value, depth)
+            key = replace(self._link_field("key", schema.key, depth, self.note(type_name, "key")), nullable=False)
+            value = self._link_field("value", schema.value, depth, self.note(type_name, "value"))
             return ArrowField(name, "+m", True, (ArrowField("entries", "+s", False, (key, value)),))
         assert isinstance(schema, ListSchema | SetSchema)
-        return ArrowField(name, "+l", True, (self._link_field("item", schema.element, depth),))
+        item = self._link_field("item", schema.element, depth, self.note(type_name, "element"))
+        return ArrowField(name, "+l", True, (item,))
 
     def member_column(self, type_name: str, member: Field | None, ordinals: Ordinals, depth: int) -> ArrowColumn:
         """One column of records of a type; an ordinal below 0 is null."""
         if member is None:
             return self._collections(_member_name(self.records, type_name), type_name, ordinals, None, depth)
+        arrow = self._physical(type_name, member, ordinals)
+        if member.referenced is None:
+            return logical_column(arrow, self.scalar_note(type_name, member), f"{type_name}.{member.name}")
+        assert member.type is FieldType.REFERENCE and arrow.data is not None
+        note = self.note(type_name, member.name)
+        return self._link(member.name, member.referenced, arrow.data.astype(np.int64), depth, note)
+
+    def _physical(self, type_name: str, member: Field, ordinals: Ordinals) -> ArrowColumn:
         schema = self.records.types[type_name].schema
         assert isinstance(schema, ObjectSchema)
         rows = Rows(len(ordinals), ordinals=ordinals)
         column = read_column(self.records, type_name, schema.position(member.name), rows)
-        arrow = column.arrow_column(on_invalid_text=self.on_invalid_text)
-        if member.referenced is None:
-            return arrow
-        assert member.type is FieldType.REFERENCE and arrow.data is not None
-        return self._link(member.name, member.referenced, arrow.data.astype(np.int64), depth)
+        return column.arrow_column(on_invalid_text=self.on_invalid_text)
 
-    def _link(self, name: str, type_name: str, ordinals: Ordinals, depth: int) -> ArrowColumn:
+    def _link(self, name: str, type_name: str, ordinals: Ordinals, depth: int, note: LogicalType | None) -> ArrowColumn:
         """What references lead to; an ordinal below 0 is null."""
         data = self.records.types.get(type_name)
         present: Mask | None = ordinals >= 0
@@ -191,14 +223,17 @@ class _Nest:
             raise content.out_of_range(self.records.reader, self.records.number(type_name), int(ordinals.max()))
         if schema is not None and is_boxed(schema):
             assert isinstance(schema, ObjectSchema)
-            column = self.member_column(type_name, schema.fields[0], ordinals, depth)
-            return replace(column, field=replace(column.field, name=name))
+            column = self._physical(type_name, schema.fields[0], ordinals)
+            named = replace(column, field=replace(column.field, name=name))
+            return logical_column(named, self.link_note(type_name, note), f"{type_name}.{name}")
         if schema is None or depth == 0:
             return ArrowColumn(ArrowField(name, "i"), len(ordinals), present, ordinals.astype(np.int32))
         if isinstance(schema, ObjectSchema):
             children = tuple(self.member_column(type_name, field, ordinals, depth - 1) for field in schema.fields)
-            return struct_column(name, children, len(ordinals), present)
-        return self._collections(name, type_name, ordinals, present, depth - 1)
+            found = struct_column(name, children, len(ordinals), present)
+        else:
+            found = self._collections(name, type_name, ordinals, present, depth - 1)
+        return logical_column(found, self.link_note(type_name, note), f"{type_name}.{name}")
 
     def _collections(
         self, name: str, type_name: str, ordinals: Ordinals, present: Mask | None, depth: int
@@ -207,18 +242,19 @@ class _Nest:
         schema = self.records.types[type_name].schema
         if isinstance(schema, MapSchema):
             assert found.values is not None
-            keys = self._link("key", schema.key, found.elements.astype(np.int64), depth)
+            key_note, value_note = self.note(type_name, "key"), self.note(type_name, "value")
+            keys = self._link("key", schema.key, found.elements.astype(np.int64), depth, key_note)
             if keys.valid is not None:
                 row = int(np.searchsorted(found.offsets, int(np.flatnonzero(~keys.valid)[0]), side="right")) - 1
                 raise InputError(
                     f"type {type_name}, record {ordinals[row]} has a null key, which Arrow maps cannot hold"
                 )
-            values = self._link("value", schema.value, found.values.astype(np.int64), depth)
+            values = self._link("value", schema.value, found.values.astype(np.int64), depth, value_note)
             return map_column(name, found.offsets, keys, values, present)
         assert isinstance(schema, ListSchema | SetSchema)
-        return list_column(
-            name, found.offsets, self._link("item", schema.element, found.elements.astype(np.int64), depth), present
-        )
+        note = self.note(type_name, "element")
+        items = self._link("item", schema.element, found.elements.astype(np.int64), depth, note)
+        return list_column(name, found.offsets, items, present)
 
 
 def _member_name(records: StateRecords, type_name: str) -> str:

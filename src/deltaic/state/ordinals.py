@@ -29,8 +29,8 @@ class TypeOrdinals:
     def __init__(self, name: str, *, partitioned: bool = False, canonical: bool = False) -> None:
         self.name = name
         self.canonical = canonical
-        self._partitions = _PARTITIONS if partitioned else 1
-        self.map = ordinal_kernels.OrdinalMap(self._partitions)
+        self.partitions = _PARTITIONS if partitioned else 1
+        self.map = ordinal_kernels.OrdinalMap(self.partitions)
         self._set_previous(EMPTY)
 
     @property
@@ -99,11 +99,11 @@ class TypeOrdinals:
 
     def remove(self, ordinals: NDArray[np.int64]) -> None:
         """Unmark these ordinals in this cycle."""
-        self.map.populated = self.populated.difference(OrdinalSet.from_ordinals(ordinals)).words
+        self.map.unmark(ordinals)
 
     def restore(self, populated: OrdinalSet) -> None:
         """Begin as the first cycle after a restart: these ordinals were populated and wait to be claimed."""
-        self.map = ordinal_kernels.OrdinalMap(self._partitions)
+        self.map = ordinal_kernels.OrdinalMap(self.partitions)
         self._set_previous(populated)
         self.map.reserve(populated.words)
         self._free_gaps(populated)
@@ -137,7 +137,7 @@ class TypeOrdinals:
         freed = leaving.ordinals().astype(np.int32)
         pools = []
         for partition, left in enumerate(self.map.free):
-            mine = freed[freed % self._partitions == partition] if self._partitions > 1 else freed
+            mine = freed[freed % self.partitions == partition] if self.partitions > 1 else freed
             pool = np.sort(np.concatenate((left, mine)), kind="stable")
             pools.append(_shard_by_shard(pool, shards) if focus_holes and shards > 1 else pool)
         self.map.set_free(pools, self.map.next_local)
@@ -145,12 +145,12 @@ class TypeOrdinals:
     def _free_gaps(self, populated: OrdinalSet) -> None:
         taken = populated.flags(populated.max() + 1)
         pools, next_local = [], []
-        for partition in range(self._partitions):
-            flags = taken[partition :: self._partitions]
+        for partition in range(self.partitions):
+            flags = taken[partition :: self.partitions]
             used = np.flatnonzero(flags)
             length = int(used[-1]) + 1 if len(used) else 0
             gaps = np.flatnonzero(~flags[:length])[::-1]
-            pools.append((gaps * self._partitions + partition).astype(np.int32))
+            pools.append((gaps * self.partitions + partition).astype(np.int32))
             next_local.append(length)
         self.map.set_free(pools, next_local)
 

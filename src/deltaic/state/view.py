@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from deltaic.binary.arrow import ArrowTable
 from deltaic.errors import InputError, NotFoundError
 from deltaic.kernels import access
+from deltaic.schema.mapping import TYPES_TAG, read_types_tag
 from deltaic.schema.types import ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
 from deltaic.state.arrow import BATCH_ROWS, CIRCLE_DEPTH, refers_to_itself, to_arrow
 from deltaic.state.bitset import OrdinalSet
@@ -34,11 +35,12 @@ class TypeView(access.TypeAccess):
     """
 
     # `view[ordinal]` is the kernel's own: a record, populated or a ghost, or NotFoundError.
-    __slots__ = ("_records", "data")
+    __slots__ = ("_records", "_types_tag", "data")
 
     def __init__(self, state: "ReadState", data: TypeData) -> None:
         self.data = data
         self._records = records_of(state)
+        self._types_tag = state.header_tags.get(TYPES_TAG, "")
 
     def _open(self) -> "tuple[access.StateAccess, int]":
         return self._records.reader, self._records.number(self.name)
@@ -166,6 +168,7 @@ class TypeView(access.TypeAccess):
         ordinal_column: str | None = None,
         batch_rows: int = BATCH_ROWS,
         on_invalid_text: InvalidText = "error",
+        logical: bool = True,
     ) -> ArrowTable:
         """The populated records, or those at `ordinals`, as Arrow rows with references followed.
 
@@ -177,6 +180,8 @@ class TypeView(access.TypeAccess):
             ordinal_column: the name of a first column with the ordinals; None leaves it out.
             batch_rows: rows of a batch. Batches are made as they are asked for.
             on_invalid_text: `error`, or `replace` lone surrogates, which Arrow cannot hold.
+            logical: give dates, decimals and the like as what they are, where the producer noted it; False gives the
+                numbers and bytes that carry them.
         """
         return to_arrow(
             self._records,
@@ -187,6 +192,7 @@ class TypeView(access.TypeAccess):
             ordinal_column=ordinal_column,
             batch_rows=batch_rows,
             on_invalid_text=on_invalid_text,
+            notes=read_types_tag(self._types_tag) if logical else None,
         )
 
     def _whole(self) -> ArrowTable:

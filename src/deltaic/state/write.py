@@ -107,7 +107,6 @@ class WriteState:
             for schema in self.schemas
         }
         self._prepared = False
-        self._restored_types: frozenset[str] = frozenset()
 
     @property
     def tag(self) -> int:
@@ -367,7 +366,6 @@ class WriteState:
         for writer in self._types.values():
             writer.next_cycle(self._options)
         self._prepared = False
-        self._restored_types = frozenset()
 
     def reset_to_last(self, tag: int | None = None) -> None:
         """Forget what was done since the last `next_cycle` (or `restore`), and draw another state tag."""
@@ -395,7 +393,6 @@ class WriteState:
         self._previous_tag = state.tag & NO_TAG
         self.set_tag(tag)
         self._previous_tags.replace_all(state.header_tags)
-        self._restored_types = frozenset(state.types)
 
     def _tags(self, *, reverse: bool = False) -> BlobTags:
         if reverse:

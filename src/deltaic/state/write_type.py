@@ -1,5 +1,6 @@
 """The write side of one type: its records, their ordinals, how they will be laid out and sharded."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ from deltaic.wire.write_layout import Layout
 from deltaic.wire.write_sections import SectionContent
 from deltaic.wire.write_shards import RecordSource
 
+log = logging.getLogger("deltaic.state")
+
+_MANY_ORDINALS = 1 << 28
 _PIECE_ROWS = 1 << 15
 _SEGMENT_ORDINALS = 1 << 14
 _SEGMENT_WORDS = 1 << 8
@@ -136,6 +140,8 @@ class TypeWriter:
         # Fewer shards after more: totals for the larger count give those of the smaller one without another scan.
         layouts = {count: self._statistics.layout(source, count) for count in sorted({before, shards}, reverse=True)}
         self.shards = shards
+        if max_ordinal >= _MANY_ORDINALS * self.ordinals.partitions:
+            log.warning("type %s: ordinal %d, half of what one map can number", self.schema.name, max_ordinal)
         self._high_water = max_ordinal if self.ordinals.canonical else max(self._high_water, max_ordinal)
         self.prepared = PreparedType(
             populated,

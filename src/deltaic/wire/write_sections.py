@@ -23,7 +23,8 @@ from deltaic.wire.write_shards import (
 )
 from deltaic.wire.write_stream import Output, varint
 
-_MAX_WORDS = 2**31 - 1
+_MAX_COUNT = 2**31 - 1
+_MAX_ELEMENT_BITS = 58
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,21 +99,28 @@ def _write_body(output: Output, content: SectionContent, number: int, slots: Slo
         case ObjectLayout() as layout:
             write_object_body(output, source, slots, layout)
         case ListLayout() as layout:
-            _check_words(content, layout.totals[number] * layout.bits_per_element)
+            _check_elements(content, layout.totals[number], layout.bits_per_element)
             write_list_body(output, source, slots, layout, layout.totals[number], padded=padded)
         case SetLayout() as layout:
-            _check_words(content, layout.totals[number] * layout.bits_per_element)
+            _check_elements(content, layout.totals[number], layout.bits_per_element, tables=True)
             write_set_body(output, source, slots, layout, layout.totals[number], padded=padded)
         case MapLayout() as layout:
-            _check_words(content, layout.totals[number] * (layout.bits_per_key + layout.bits_per_value))
+            width = layout.bits_per_key + layout.bits_per_value
+            _check_elements(content, layout.totals[number], width, tables=True)
             write_map_body(output, source, slots, layout, layout.totals[number], padded=padded)
 
 
-def _check_words(content: SectionContent, bits: int) -> None:
-    # The word count is a VInt that Java reads as a signed int.
-    if (bits + 63) >> 6 > _MAX_WORDS:
+def _check_elements(content: SectionContent, total: int, width: int, *, tables: bool = False) -> None:
+    """Refuse what Java's readers cannot hold (hollow-blob.md, "limits")."""
+    name = content.schema.name
+    if width > _MAX_ELEMENT_BITS:
         raise InputError(
-            f"a shard of type {content.schema.name} takes {bits:,} bits of elements, past what a blob can count: "
+            f"type {name}: buckets of {width} bits, {_MAX_ELEMENT_BITS} is what readers read at once", "TooLarge"
+        )
+    # Word counts are VInts that Java reads as signed ints; it counts buckets in an int too.
+    if (total * width + 63) >> 6 > _MAX_COUNT or (tables and total > _MAX_COUNT):
+        raise InputError(
+            f"a shard of type {name} holds {total:,} elements of {width} bits, past what a blob can count: "
             "use more shards",
             "TooLarge",
         )

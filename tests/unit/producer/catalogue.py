@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from deltaic.errors import NotFoundError
@@ -71,7 +72,7 @@ def read(store: Store) -> tuple[int | None, dict[int, Any]]:
 
 
 def as_java_reads(store: Store, start: int | None, wanted: int) -> int | None:
-    """Where Hollow's own retriever and planner end: any file that starts right will do, it does not know what is listed."""
+    """Where Hollow's retriever and planner end: any file that starts right will do, listed or not."""
     names = [name for info in store.list() if "/" not in info.key and (name := BlobName.parse(info.key))]
     at = start
     if at is None:
@@ -96,7 +97,7 @@ def check_chain(store: Store) -> None:
     assert not [name for name in names if name.startswith("staging/")]
     chain = Chain.of_names(names)
     versions = [entry.version for entry in reversed(record.versions)]
-    for before, after in zip(versions, versions[1:], strict=False):
+    for before, after in pairwise(versions):
         assert chain.deltas[before] == after
         assert chain.reverse_deltas[after] == before
     newest = record.target()

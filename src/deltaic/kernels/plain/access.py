@@ -88,9 +88,9 @@ class StateAccess:
             return self._bytes(spec, shard, ordinal, position, bit, raw, width)
         if code == FLOAT:
             raw &= 0xFFFF_FFFF
-            return None if raw == content.NULL_FLOAT else raw
+            return None if raw in (content.NULL_FLOAT, ones) else raw
         if code == DOUBLE:
-            return None if raw == content.NULL_DOUBLE else raw
+            return None if raw in (content.NULL_DOUBLE, ones) else raw
         if raw == ones:
             return None
         if code == BOOLEAN:
@@ -192,12 +192,9 @@ class StateAccess:
                 continue
             found = bits.gather(shard.records, shard.bits_per_record, shard.offsets[position], width, index)
             raw[places] = found
-            if code not in (FLOAT, DOUBLE):
-                valid[places] = found != np.uint64((1 << width) - 1)
-            elif code == FLOAT:
-                valid[places] = found.astype(np.uint32) != np.uint32(content.NULL_FLOAT)
-            else:
-                valid[places] = found != np.uint64(content.NULL_DOUBLE)
+            valid[places] = found != np.uint64((1 << width) - 1)
+            if code in (FLOAT, DOUBLE):
+                valid[places] &= found != np.uint64(content.NULL_FLOAT if code == FLOAT else content.NULL_DOUBLE)
         values = _converted(raw, code)
         values[~valid] = _null_of(code)
         return values, None if valid.all() else valid

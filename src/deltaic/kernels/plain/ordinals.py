@@ -139,6 +139,10 @@ class OrdinalMap:
         for record, ordinal in zip(_split(data, ends), ordinals.tolist(), strict=True):
             self._insert(record, ordinal)
 
+    def unmark(self, ordinals: NDArray[np.int64]) -> None:
+        """Mark these ordinals as not populated."""
+        self._populated.difference_update(ordinals.tolist())
+
     def retain(self, live: Words) -> None:
         """Drop the records whose ordinal is not in `live`. Free ordinals are not touched."""
         keep = _members(live)

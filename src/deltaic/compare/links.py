@@ -1,0 +1,115 @@
+"""The references between types: which field leads where, in what order types can be worked through.
+
+Everything that follows references by column starts here: closures, content digests, copies.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deltaic.schema.types import FieldType, MapSchema, ObjectSchema, Schema
+from deltaic.state.columns import FixedColumn
+from deltaic.state.read import ReadState
+
+Ordinals = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edges:
+    """References of many records through one field, element, key or value: record `owners[i]` refers to `targets[i]`."""
+
+    name: str
+    """The field, or `element`, `key`, `value`."""
+    target_type: str
+    owners: Ordinals
+    """Rows, that is places in the ordinals that were asked for; rising."""
+    targets: NDArray[np.int32]
+    """Ordinals of the target type."""
+
+
+def edges_of(state: ReadState, type_name: str, ordinals: Ordinals) -> Iterator[Edges]:
+    """What records of a type refer to, one link at a time; null references and types that are not there are left out."""
+    view = state[type_name]
+    schema: Schema = view.schema
+    if isinstance(schema, ObjectSchema):
+        for field in schema.fields:
+            if field.type is FieldType.REFERENCE and field.referenced in state:
+                column = view.column(field.name, ordinals)
+                assert isinstance(column, FixedColumn)
+                rows = np.arange(len(ordinals)) if column.valid is None else np.flatnonzero(column.valid)
+                yield Edges(field.name, field.referenced, rows, column.values[rows])
+        return
+    members = view.members(ordinals)
+    owners = np.repeat(np.arange(len(ordinals)), np.diff(members.offsets))
+    if isinstance(schema, MapSchema):
+        assert members.values is not None
+        if schema.key in state:
+            yield Edges("key", schema.key, owners, members.elements)
+        if schema.value in state:
+            yield Edges("value", schema.value, owners, members.values)
+    elif schema.element in state:
+        yield Edges("element", schema.element, owners, members.elements)
+
+
+def references(state: ReadState, type_name: str, ordinals: Ordinals) -> Iterator[tuple[str, NDArray[np.int32]]]:
+    """What records of a type refer to: per field or kind of member, the type and the ordinals, repeated as they stand."""
+    for edges in edges_of(state, type_name, ordinals):
+        yield edges.target_type, edges.targets
+
+
+def type_groups(schemas: Iterable[Schema]) -> list[tuple[str, ...]]:
+    """The types in groups, a group after those that it refers to. Types that refer to each other in a circle are one
+    group; every other type is a group of its own.
+    """
+    needs: Mapping[str, tuple[str, ...]] = {schema.name: schema.references() for schema in schemas}
+    groups: list[tuple[str, ...]] = []
+    numbers: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_names: list[str] = []
+    # Tarjan's strongly connected components, without recursion: models can be deep.
+    for start in needs:
+        if start in numbers:
+            continue
+        waiting = [(start, iter(needs[start]))]
+        numbers[start] = lowest[start] = len(numbers)
+        open_names.append(start)
+        while waiting:
+            name, rest = waiting[-1]
+            for need in rest:
+                if need not in needs:
+                    continue
+                if need not in numbers:
+                    numbers[need] = lowest[need] = len(numbers)
+                    open_names.append(need)
+                    waiting.append((need, iter(needs[need])))
+                    break
+                if need in open_names:
+                    lowest[name] = min(lowest[name], numbers[need])
+            else:
+                waiting.pop()
+                if waiting:
+                    above = waiting[-1][0]
+                    lowest[above] = min(lowest[above], lowest[name])
+                if lowest[name] == numbers[name]:
+                    place = open_names.index(name)
+                    groups.append(tuple(open_names[place:]))
+                    del open_names[place:]
+    return groups
+
+
+def refers_to_itself(group: tuple[str, ...], schemas: Mapping[str, Schema]) -> bool:
+    """True if records of a group can refer to records of the same group."""
+    return len(group) > 1 or group[0] in schemas[group[0]].references()
+
+
+def root_types(schemas: Iterable[Schema]) -> tuple[str, ...]:
+    """Where people begin to read: types with a primary key, and types that no other type refers to."""
+    known = list(schemas)
+    referenced = {name for schema in known for name in schema.references() if name != schema.name}
+    return tuple(
+        schema.name
+        for schema in known
+        if schema.name not in referenced or (isinstance(schema, ObjectSchema) and schema.primary_key)
+    )

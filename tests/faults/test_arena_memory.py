@@ -1,0 +1,133 @@
+"""How much memory the followers of one chain take together, and how long an attach takes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.consumer.arena_chains import chain_of
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DELTAS = 20
+LARGE = pytest.param(820_000, 440, 400_000_000, marks=pytest.mark.long, id="400MB")
+SMALL = pytest.param(100_000, 368, 40_000_000, id="40MB")
+
+
+class Process:
+    """A follower in a process of its own."""
+
+    def __init__(self, chain: Path, share: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.arena_follower", str(chain), share],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def tell(self, command: str) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(command, file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait(60) == 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("chains")
+
+
+def written(folder: Path, movies: int, poster_bytes: int) -> tuple[Path, tuple[int, ...]]:
+    """The blobs of a chain as files, and the checksums of its versions."""
+    chain = chain_of(movies, DELTAS, poster_bytes=poster_bytes)
+    place = folder / f"chain-{movies}"
+    if not place.exists():
+        place.mkdir()
+        (place / "snapshot-0").write_bytes(chain.snapshot)
+        for version, delta in enumerate(chain.deltas):
+            (place / f"delta-{version}-{version + 1}").write_bytes(delta)
+    return place, chain.checksums
+
+
+def follow(processes: list[Process], checksums: tuple[int, ...]) -> list[dict[str, Any]]:
+    """All go through every version, one after the other; gives the answers of those that attached."""
+    attached = []
+    for version, checksum in enumerate(checksums):
+        answers = [process.tell(f"go {version}") for process in processes]
+        assert {answer["checksum"] for answer in answers} == {checksum}
+        attached += [answer for answer in answers if not answer["made"]]
+    return attached
+
+
+def arena_folder(tmp_path: Path) -> Path:
+    import os
+    import tempfile
+
+    return Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path)) / "arena"
+
+
+@pytest.mark.parametrize(("movies", "poster_bytes", "at_least"), [SMALL, LARGE])
+def test_four_followers_hold_hardly_more_than_one(
+    folder: Path, tmp_path: Path, movies: int, poster_bytes: int, at_least: int, record_property: Any
+) -> None:
+    chain, checksums = written(folder, movies, poster_bytes)
+    totals: dict[str, int] = {}
+    for name, count in (("private", 1), ("one", 1), ("four", 4)):
+        share = "private" if name == "private" else str(arena_folder(tmp_path))
+        processes = [Process(chain, share) for _ in range(count)]
+        try:
+            before = [process.tell("memory") for process in processes]
+            attached = follow(processes, checksums)
+            after = [process.tell("memory") for process in processes]
+            nbytes = processes[0].tell(f"go {DELTAS}")["nbytes"]
+        finally:
+            for process in processes:
+                process.end()
+        assert nbytes >= at_least
+        # What Python itself takes is there before; it is the dataset that is compared.
+        totals[name] = sum(after["pss"] - before["pss"] for before, after in zip(before, after, strict=True))
+        record_property(f"{name}: PSS of the dataset, MB", round(totals[name] / 1e6, 1))
+        record_property(f"{name}: PSS with Python, MB", round(sum(one["pss"] for one in after) / 1e6, 1))
+        if name == "four":
+            assert len(attached) == 3 * len(checksums), "each version is made once"
+            slowest = max(answer["seconds"] for answer in attached)
+            record_property("slowest attach, ms", round(1e3 * slowest, 2))
+    record_property("state, MB", round(nbytes / 1e6, 1))
+    extra = (totals["four"] - totals["one"]) / 3
+    record_property("per extra process, % of the state", round(100 * extra / nbytes, 2))
+    assert totals["four"] < 1.1 * totals["one"]
+    assert totals["four"] < 1.1 * totals["private"]
+    assert extra < 0.02 * nbytes
+
+
+@pytest.mark.parametrize(("movies", "poster_bytes", "at_least"), [SMALL, LARGE])
+def test_children_of_a_preloading_parent_share_its_state_and_the_next_ones(
+    folder: Path, tmp_path: Path, movies: int, poster_bytes: int, at_least: int, record_property: Any
+) -> None:
+    chain, checksums = written(folder, movies, poster_bytes)
+    parent = Process(chain, str(arena_folder(tmp_path)))
+    try:
+        assert parent.tell("go 0")["checksum"] == checksums[0]
+        alone = parent.tell("memory")["pss"]
+        parent.tell("fork 4")
+        for version, checksum in enumerate(checksums):
+            answers = parent.tell(f"go {version}")
+            assert [answer["checksum"] for answer in answers] == [checksum] * 4
+            assert sum(answer["made"] for answer in answers) == (1 if version else 0)
+        held = parent.tell("memory")
+        nbytes = answers[0]["nbytes"]
+    finally:
+        parent.end()
+    assert nbytes >= at_least
+    together = sum(one["pss"] for one in held)
+    record_property("parent alone, MB", round(alone / 1e6, 1))
+    record_property("four children, MB", round(together / 1e6, 1))
+    # The parent stays at version 0, which is one state more, and files to be used again are another.
+    assert together < 3.3 * alone
