@@ -103,7 +103,7 @@ def test_the_operations_take_steps_of_every_kind(tmp_path: Path, chain: ChainOfB
         filled(tmp_path / str(number), chain)
         gc.collect()
         seen |= set(steps_of(work, tmp_path / str(number), chain))
-    kinds = {"create", "reserve", "write", "rename", "unlink"}
+    kinds = {"create", "reserve", "write", "rename", "truncate", "unlink"}
     assert seen == {f"{when} {kind}" for kind in kinds for when in ("before", "after")}
 
 

@@ -1,8 +1,10 @@
 """How much memory the followers of one chain take together, and how long an attach takes."""
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from tests.unit.consumer.arena_chains import chain_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DELTAS = 20
+PYTHON_BYTES = 25 << 20
 LARGE = pytest.param(820_000, 440, 400_000_000, marks=pytest.mark.long, id="400MB")
 SMALL = pytest.param(100_000, 368, 40_000_000, id="40MB")
 
@@ -61,15 +64,13 @@ def follow(processes: list[Process], checksums: tuple[int, ...]) -> list[dict[st
     attached = []
     for version, checksum in enumerate(checksums):
         answers = [process.tell(f"go {version}") for process in processes]
-        assert {answer["checksum"] for answer in answers} == {checksum}
+        if version % 5 == 0:
+            assert {process.tell("read")["checksum"] for process in processes} == {checksum}
         attached += [answer for answer in answers if not answer["made"]]
     return attached
 
 
 def arena_folder(tmp_path: Path) -> Path:
-    import os
-    import tempfile
-
     return Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path)) / "arena"
 
 
@@ -114,12 +115,14 @@ def test_children_of_a_preloading_parent_share_its_state_and_the_next_ones(
     chain, checksums = written(folder, movies, poster_bytes)
     parent = Process(chain, str(arena_folder(tmp_path)))
     try:
-        assert parent.tell("go 0")["checksum"] == checksums[0]
+        parent.tell("go 0")
+        assert parent.tell("read")["checksum"] == checksums[0]
         alone = parent.tell("memory")["pss"]
         parent.tell("fork 4")
         for version, checksum in enumerate(checksums):
             answers = parent.tell(f"go {version}")
-            assert [answer["checksum"] for answer in answers] == [checksum] * 4
+            if version % 5 == 0:
+                assert [answer["checksum"] for answer in parent.tell("read")] == [checksum] * 4
             assert sum(answer["made"] for answer in answers) == (1 if version else 0)
         held = parent.tell("memory")
         nbytes = answers[0]["nbytes"]
@@ -129,5 +132,5 @@ def test_children_of_a_preloading_parent_share_its_state_and_the_next_ones(
     together = sum(one["pss"] for one in held)
     record_property("parent alone, MB", round(alone / 1e6, 1))
     record_property("four children, MB", round(together / 1e6, 1))
-    # The parent stays at version 0, which is one state more, and files to be used again are another.
-    assert together < 3.3 * alone
+    # Beside the state there is the memory for the next one; Python itself is mostly the parent's.
+    assert together < 2 * nbytes + 4 * PYTHON_BYTES

@@ -27,6 +27,12 @@ def incremental(producer: Producer) -> None:
 
 WAYS: dict[str, Callable[[Producer], None]] = {"full": full, "incremental": incremental}
 
+CASES = [
+    *(("full", kind, moment) for kind, moment in EVERY_FAULT),
+    ("incremental", FaultKind.IO_ERROR, Moment.BEFORE),
+    ("incremental", FaultKind.TIMEOUT, Moment.AFTER),
+]
+
 
 def calls_of(way: str) -> int:
     """How many store calls an undisturbed second cycle makes."""
@@ -38,8 +44,7 @@ def calls_of(way: str) -> int:
     return len(store.calls) - before
 
 
-@pytest.mark.parametrize(("kind", "moment"), EVERY_FAULT)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "kind", "moment"), CASES)
 def test_each_store_call_failing_once_leaves_the_old_or_the_new_version(
     way: str, kind: FaultKind, moment: Moment
 ) -> None:

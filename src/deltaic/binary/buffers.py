@@ -1,9 +1,9 @@
 """Memory for packed arrays: one place that takes it, and takes it again.
 
 Memory that was never touched costs several times the copy into it, so a large buffer whose last user let go is kept
-for the next state: as much as is in use, up to `RECYCLED_LIMIT_BYTES`. Buffers that nobody took again for long go first:
-a type that grew needs larger ones. Every array has `SLACK` zero bytes after its used part, because
-kernels load 8 bytes at any element.
+for the next state: as much as is in use, up to `RECYCLED_LIMIT_BYTES`. Buffers that nobody took again for long go
+first: a type that grew needs larger ones. Every array has `SLACK` zero bytes after its used part, because kernels load
+8 bytes at any element.
 """
 
 import os
@@ -38,11 +38,11 @@ class Recycler:
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        # A buffer comes back whenever Python drops its last reference, maybe inside `take`: appending needs no lock.
+        # A buffer comes back whenever Python drops its last reference; appending needs no lock.
         self._returned: deque[Bytes] = deque()
         self._kept: list[Bytes] = []
         self._lent_bytes = 0
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
 
     @property
     def kept_bytes(self) -> int:
@@ -65,12 +65,21 @@ class Recycler:
             memory = np.empty(-(-size_bytes // _STEP_BYTES) * _STEP_BYTES, np.uint8)
         with self._lock:
             self._lent_bytes += memory.nbytes
-        array: Bytes = np.asarray(_Lent(memory, self._returned))
+        array: Bytes = np.asarray(_Lent(memory, self))
         return array
+
+    def give_back(self, memory: Bytes) -> None:
+        """Take a buffer whose last user let go. Never waits: Python may call this anywhere, even inside of `take`."""
+        self._returned.append(memory)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._collect()
+            finally:
+                self._lock.release()
 
     def after_fork(self) -> None:
         """Make it usable in a child: another thread of the parent may have held the lock."""
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
 
     def clear(self) -> None:
         """Give all kept memory back to the system."""
@@ -94,18 +103,18 @@ class _Lent:
     back.
     """
 
-    __slots__ = ("_memory", "_returned")
+    __slots__ = ("_memory", "_recycler")
 
-    def __init__(self, memory: Bytes, returned: "deque[Bytes]") -> None:
+    def __init__(self, memory: Bytes, recycler: Recycler) -> None:
         self._memory = memory
-        self._returned = returned
+        self._recycler = recycler
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         return self._memory.__array_interface__
 
     def __del__(self) -> None:
-        self._returned.append(self._memory)
+        self._recycler.give_back(self._memory)
 
 
 RECYCLER = Recycler(RECYCLED_LIMIT_BYTES)

@@ -21,9 +21,12 @@ from deltaic.producer.sources import ArrowRows, DictRows, Format, RowSource, fil
 from deltaic.producer.steps import Step
 from deltaic.schema.model import Model
 
+app = typer.Typer(help="Publish versions.", no_args_is_help=True)
+
 _FORMATS: tuple[Format, ...] = ("parquet", "json", "csv", "arrow")
 
 
+@app.command("publish")
 def publish(
     url: Annotated[str, typer.Argument(metavar="URL", help="The dataset, or the folder of a bare chain.")],
     data: Annotated[list[Path], typer.Argument(metavar="DATA...", help="Files: Parquet, JSON (lines), CSV, Arrow.")],

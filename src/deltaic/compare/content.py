@@ -1,8 +1,8 @@
 """Digests of records by content: what a record refers to counts, where it stands does not.
 
-Two records of any two states have the same digest if they read the same: same fields by name, references followed, sets and
-maps in whatever order. Ordinals, numbers of shards, buckets and the order of fields play no part. A field that a model
-lacks counts as null, and so does a reference to a boxed null; an empty text, list, set or map does not.
+Two records of any two states have the same digest if they read the same: same fields by name, references followed, sets
+and maps in whatever order. Ordinals, numbers of shards, buckets and the order of fields play no part. A field that a
+model lacks counts as null, and so does a reference to a boxed null; an empty text, list, set or map does not.
 """
 
 import numpy as np

@@ -1,8 +1,9 @@
 """Digests of values: 128 bits that stand for a number, a text, a set of such, computed by column.
 
 A digest is two 64-bit lanes with seeds of their own. Different values share a digest by chance only: among a billion
-of them with a probability below 1 in 10^20. The seeds are drawn anew in every process, so that nobody can prepare values
-that share one; `FIXED` has seeds that never change, for what must come out alike everywhere. A null has the digest 0.
+of them with a probability below 1 in 10^20. The seeds are drawn anew in every process, so that nobody can prepare
+values that share one; `FIXED` has seeds that never change, for what must come out alike everywhere. A null has the
+digest 0.
 """
 
 import hashlib
@@ -80,13 +81,16 @@ def sums(digests: Digest, offsets: NDArray[np.int64]) -> Digest:
     """For each run between two offsets the sum of its digests."""
     running = np.zeros((2, digests.shape[1] + 1), np.uint64)
     np.cumsum(digests, axis=1, out=running[:, 1:])
-    return running[:, offsets[1:]] - running[:, offsets[:-1]]
+    found: Digest = running[:, offsets[1:]] - running[:, offsets[:-1]]
+    return found
 
 
 def places(offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
     """For each member of each run its place in the run."""
     count = int(offsets[-1] - offsets[0])
-    return (np.arange(count) - np.repeat(offsets[:-1] - offsets[0], np.diff(offsets))).astype(np.uint64)
+    starts = np.repeat(offsets[:-1] - offsets[0], np.diff(offsets))
+    found: NDArray[np.uint64] = (np.arange(count) - starts).astype(np.uint64)
+    return found
 
 
 def column_digest(column: Column, seeds: Seeds) -> Digest:

@@ -1,7 +1,7 @@
 """Keys of records: their paths, their values as columns, and the records that have a given key.
 
-A path is followed through references for all rows at once. A key is compared by its digest; a null on the way makes that
-part of the key null, and null equals null.
+A path is followed through references for all rows at once. A key is compared by its digest; a null on the way makes
+that part of the key null, and null equals null.
 """
 
 from collections.abc import Sequence

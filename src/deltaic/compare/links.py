@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deltaic.schema.types import FieldType, MapSchema, ObjectSchema, Schema
+from deltaic.schema.types import MapSchema, ObjectSchema, Schema
 from deltaic.state.columns import FixedColumn
 from deltaic.state.read import ReadState
 
@@ -18,7 +18,7 @@ Ordinals = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """References of many records through one field, element, key or value: record `owners[i]` refers to `targets[i]`."""
+    """References of many records through one link: record `owners[i]` refers to `targets[i]`."""
 
     name: str
     """The field, or `element`, `key`, `value`."""
@@ -30,12 +30,12 @@ class Edges:
 
 
 def edges_of(state: ReadState, type_name: str, ordinals: Ordinals) -> Iterator[Edges]:
-    """What records of a type refer to, one link at a time; null references and types that are not there are left out."""
+    """What records of a type refer to, one link at a time, without nulls and without types that are not there."""
     view = state[type_name]
     schema: Schema = view.schema
     if isinstance(schema, ObjectSchema):
         for field in schema.fields:
-            if field.type is FieldType.REFERENCE and field.referenced in state:
+            if field.referenced is not None and field.referenced in state:
                 column = view.column(field.name, ordinals)
                 assert isinstance(column, FixedColumn)
                 rows = np.arange(len(ordinals)) if column.valid is None else np.flatnonzero(column.valid)
@@ -54,7 +54,7 @@ def edges_of(state: ReadState, type_name: str, ordinals: Ordinals) -> Iterator[E
 
 
 def references(state: ReadState, type_name: str, ordinals: Ordinals) -> Iterator[tuple[str, NDArray[np.int32]]]:
-    """What records of a type refer to: per field or kind of member, the type and the ordinals, repeated as they stand."""
+    """What records of a type refer to: per link the type and the ordinals, repeated as they stand."""
     for edges in edges_of(state, type_name, ordinals):
         yield edges.target_type, edges.targets
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from deltaic.compare.links import edges_of, root_types, type_groups
 from deltaic.errors import NotFoundError
+from deltaic.schema.types import ObjectSchema
 from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.read import ReadState
 
@@ -94,6 +95,30 @@ def without_referenced_outside(state: ReadState, matches: Matches) -> dict[str, 
     kept = add_children(state, {name: records for name, records in outside.items() if records})
     remaining = {name: records.difference(kept.get(name, EMPTY)) for name, records in found.items()}
     return {name: records for name, records in remaining.items() if records}
+
+
+def with_what_only_they_need(state: ReadState, removed: Matches) -> dict[str, OrdinalSet]:
+    """The records with all that is of no use once they are gone: what only they lead to.
+
+    References to the records themselves hold nothing back; records of types with a primary key stand for themselves.
+    """
+    gone = _checked(state, removed)
+    below = add_children(state, gone)
+    needed: dict[str, OrdinalSet] = {}
+    for name, data in state.types.items():
+        alone = isinstance(data.schema, ObjectSchema) and data.schema.primary_key
+        needed[name] = data.populated.difference((gone if alone else below).get(name, EMPTY))
+    waiting = {name: records for name, records in needed.items() if records}
+    while waiting:
+        name, fresh = waiting.popitem()
+        for edges in edges_of(state, name, fresh.ordinals()):
+            reached = OrdinalSet.from_ordinals(edges.targets.astype(np.int64))
+            new = reached.difference(gone.get(edges.target_type, EMPTY)).difference(needed[edges.target_type])
+            if new:
+                needed[edges.target_type] = needed[edges.target_type].union(new)
+                waiting[edges.target_type] = waiting.get(edges.target_type, EMPTY).union(new)
+    found = {name: records.difference(needed[name]) for name, records in below.items()}
+    return {name: records for name, records in found.items() if records}
 
 
 def orphans(state: ReadState, roots: Iterable[str] | None = None) -> dict[str, OrdinalSet]:

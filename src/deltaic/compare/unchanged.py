@@ -1,8 +1,8 @@
 """Records that are the same at the same ordinal of two states, found without looking at what they refer to.
 
-Neighbours on a chain share the ordinals of all records that stayed, and whole shards where nothing moved; two snapshots of one
-chain share them too, record for record. What is found here need not be compared by content. States that have nothing to
-do with each other simply share little.
+Neighbours on a chain share the ordinals of all records that stayed, and whole shards where nothing moved; two snapshots
+of one chain share them too, record for record. What is found here need not be compared by content. States that have
+nothing to do with each other simply share little.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def unchanged(before: ReadState, after: ReadState) -> dict[str, OrdinalSet]:
         one, other = before.types[name], after.types[name]
         both = one.populated.intersection(other.populated)
         if not close:
-            both = _equal_at_home(before, after, name, both) if _alike(one.schema, other.schema) else EMPTY
+            both = _equal_at_home(before, after, name, both) if _alike(before, after, name) else EMPTY
         same[name] = both
     return same if close else _sound(after, same)
 
@@ -51,7 +51,12 @@ def _made_from(before: ReadState, after: ReadState) -> bool:
     )
 
 
-def _alike(one: Schema, other: Schema) -> bool:
+def _alike(before: ReadState, after: ReadState, name: str) -> bool:
+    """True if equal bits of a type mean the same in both states."""
+    one: Schema = before.types[name].schema
+    other: Schema = after.types[name].schema
+    if any((target in before) != (target in after) for target in one.references()):
+        return False
     if isinstance(one, ObjectSchema) and isinstance(other, ObjectSchema):
         return one.fields == other.fields
     return one.kind == other.kind and one.references() == other.references()
@@ -78,8 +83,9 @@ def _equal_at_home(before: ReadState, after: ReadState, name: str, both: Ordinal
 def _in_shared_shards(one: TypeData, other: TypeData, ordinals: NDArray[np.int64]) -> Mask:
     if len(one.shards) != len(other.shards):
         return np.zeros(len(ordinals), np.bool_)
-    shared = np.array([left is right for left, right in zip(one.shards, other.shards, strict=True)])
-    return shared[ordinals & (len(shared) - 1)]
+    shared: Mask = np.array([left is right for left, right in zip(one.shards, other.shards, strict=True)])
+    found: Mask = shared[ordinals & (len(shared) - 1)]
+    return found
 
 
 def equal_rows(one: Column, other: Column) -> Mask:
@@ -91,7 +97,8 @@ def equal_rows(one: Column, other: Column) -> Mask:
     else:
         assert isinstance(one, FixedColumn) and isinstance(other, FixedColumn)
         equal = number_bits(one.values) == number_bits(other.values)
-    return (valid[0] == valid[1]) & (equal | ~valid[0])
+    found: Mask = (valid[0] == valid[1]) & (equal | ~valid[0])
+    return found
 
 
 def _equal_members(before: ReadState, after: ReadState, name: str, ordinals: NDArray[np.int64]) -> Mask:
@@ -107,7 +114,7 @@ def _equal_runs(
 ) -> Mask:
     """Which runs of two ragged arrays are equal."""
     lengths = np.diff(offsets)
-    equal = lengths == np.diff(others)
+    equal: Mask = lengths == np.diff(others)
     alike = np.flatnonzero(equal & (lengths > 0))
     if len(alike) == len(lengths):
         differs = data[offsets[0] : offsets[-1]] != other[others[0] : others[-1]]

@@ -1,11 +1,10 @@
 """Applying: from fetched bytes to the next state.
 
-A `StateMaker` makes states; the plain one reads each blob into memory of this process. `sharing.py` has one that lets
-the processes of a host share what one of them made.
+A `StateMaker` decides whose memory a state is in. The plain one takes that of this process; `sharing.py` has one that
+lets the processes of a host share what one of them made.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,50 +16,62 @@ from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
 from deltaic.storage.chain import BlobName
 
-Fetch = Callable[[], AbstractContextManager[Fetched]]
-"""Fetches the bytes of a step when they are needed: a state that another process made needs none."""
-
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A state, and what it took to make it."""
+    """A state, and how it came to be."""
 
     state: ReadState
-    size_bytes: int = 0
-    from_cache: bool = True
-    verified: bool = True
-    shared: bool = False
-    """True if the state is one copy for all processes of the host."""
+    version: int
+    built: bool
+    """False if another process had made it."""
+    shared: bool
+    """True if it is one copy for all processes of the host."""
 
 
 class StateMaker(Protocol):
-    """Makes the states of a consumer."""
+    """Where the states of a consumer are made."""
 
-    def attach(self, version: int, expected_bytes: int) -> Made | None:
-        """The state of a version that is there already, without any blob; None if there is none."""
+    def nearest(self, version: int, expected_bytes: int, fingerprint: Callable[[int], str]) -> Made | None:
+        """A state that is there already: of the version, or the best one to go on from; None if there is none."""
         ...
 
-    def make(self, before: ReadState | None, step: BlobName, fetch: Fetch, expected_bytes: int) -> Made:
-        """The state after a step: a snapshot if there is none before."""
+    def make(
+        self,
+        version: int,
+        before: ReadState | None,
+        expected_bytes: int,
+        fingerprint: Callable[[int], str],
+        build: Callable[[], ReadState],
+    ) -> Made:
+        """The state of a version; `build` makes it out of blobs, and may be called again if there was no room."""
+        ...
+
+    def tidy(self) -> None:
+        """Give memory back that nobody uses any more."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class PrivateStates:
     """States in the memory of this process alone."""
 
-    filter: Filter | None
-    limits: Limits
-
-    def attach(self, version: int, expected_bytes: int) -> Made | None:
+    def nearest(self, version: int, expected_bytes: int, fingerprint: Callable[[int], str]) -> Made | None:
         """There never is one."""
         return None
 
-    def make(self, before: ReadState | None, step: BlobName, fetch: Fetch, expected_bytes: int) -> Made:
-        """Read the blob of a step."""
-        with fetch() as fetched:
-            state = read_step(before, step, fetched, self.filter, self.limits)
-        return Made(state, fetched.size_bytes, fetched.from_cache, fetched.verified)
+    def make(
+        self,
+        version: int,
+        before: ReadState | None,
+        expected_bytes: int,
+        fingerprint: Callable[[int], str],
+        build: Callable[[], ReadState],
+    ) -> Made:
+        """Make it out of blobs."""
+        return Made(build(), version, built=True, shared=False)
+
+    def tidy(self) -> None:
+        """Memory goes by itself."""
 
 
 def read_step(

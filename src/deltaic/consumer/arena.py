@@ -44,6 +44,7 @@ from deltaic.consumer.arena_manifest import (
     rebuild,
 )
 from deltaic.consumer.arena_memory import Loan, Mapping
+from deltaic.consumer.arena_places import arena_roots, sweep_idle
 from deltaic.errors import DecodeError, StorageError
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
@@ -56,7 +57,7 @@ SPARE_BYTES = buffers.RECYCLED_LIMIT_BYTES
 WAIT_SECONDS = 60.0
 """How long a process waits for another one to make a state before it goes on without sharing."""
 
-# The state before the newest one is memory for the next one already; beside it only what comes and goes is worth keeping.
+# The state before the newest is memory for the next one already; beside it only what comes and goes is worth keeping.
 _SPARE_PARTS = 8
 _SPARE_FLOOR_BYTES = 8 << 20
 _POLL_SECONDS = 0.002
@@ -88,29 +89,33 @@ class Arena:
         return self._folder.path
 
     @classmethod
-    def open(cls, identity: str, *, base: Path | None = None, need_bytes: int = 0) -> "Arena":
+    def open(cls, identity: str, *, base: Path | None = None, need_bytes: int = 0, skip_places: int = 0) -> "Arena":
         """The arena of a chain and filter, named by `identity`.
 
         Args:
             identity: what the states are of; processes that give the same text share.
-            base: a folder to use instead of the host's shared memory.
-            need_bytes: how much room there should be; without it in shared memory, the cache folder is taken.
-        """
-        from deltaic.consumer.arena_places import arena_roots
+            base: a folder to use instead of the host's shared memory and the user's cache folder.
+            need_bytes: how much room there should be; a place without it is passed over, except the last.
+            skip_places: how many places to pass over: those that turned out to have no room.
 
+        Raises:
+            StorageError: there is no place.
+        """
         name = hashlib.blake2b(f"{FORMAT}\0{identity}".encode(), digest_size=12).hexdigest()
-        roots = arena_roots() if base is None else [base]
-        for position, root in enumerate(roots):
+        places = (arena_roots() if base is None else [base])[skip_places:]
+        for place in places:
+            last = place is places[-1]
             try:
-                free_bytes = PrivateFolder(root).free_bytes()
-                if position + 1 == len(roots) or free_bytes >= need_bytes or (root / name).is_dir():
-                    return cls(root / name)
-                log.info("%s has room for %d MiB: states are shared through the next place", root, free_bytes >> 20)
+                sweep_idle(place)
+                free_bytes = PrivateFolder(place).free_bytes()
+                if last or free_bytes >= need_bytes or (place / name).is_dir():
+                    return cls(place / name)
+                log.info("%s has room for %d MiB: states are shared through the next place", place, free_bytes >> 20)
             except StorageError as error:
-                if position + 1 == len(roots):
+                if last:
                     raise
-                log.warning("states are not shared through %s: %s", root, error)
-        raise StorageError("there is no place for shared states")
+                log.warning("states are not shared through %s: %s", place, error)
+        raise StorageError("there is no place for a shared state")
 
     @contextlib.contextmanager
     def lock(self, timeout_seconds: float = WAIT_SECONDS) -> Iterator[None]:
@@ -209,17 +214,39 @@ class Arena:
         Raises:
             StorageError: no room, or the other process takes too long: go on without sharing.
         """
-        deadline = time.monotonic() + wait_seconds
-        while True:
-            state = self._attach_sound(version, filter, fingerprint(version))
+
+        def share() -> ReadState:
+            base, base_version = self.nearest(version, filter, fingerprint)
+            return self.share(version, lambda: make(base, base_version), fingerprint=fingerprint(version))
+
+        return self._attach_or(share, version, filter, fingerprint(version), wait_seconds)
+
+    def attach_or_share(
+        self,
+        version: int,
+        build: Callable[[], ReadState],
+        *,
+        filter: Filter | None = None,
+        fingerprint: str = "",
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> ReadState:
+        """As `refresh`, for a caller who has the state to start from."""
+
+        def share() -> ReadState:
+            return self.share(version, build, fingerprint=fingerprint)
+
+        return self._attach_or(share, version, filter, fingerprint, wait_seconds)
+
+    def nearest(
+        self, version: int, filter: Filter | None = None, fingerprint: Callable[[int], str] = lambda version: ""
+    ) -> tuple[ReadState | None, int | None]:
+        """The shared state from which a version is reached best: the last before it, else the first after it."""
+        others = [one for one in self.versions() if one != version]
+        for candidate in sorted(others, key=lambda one: (one > version, abs(version - one))):
+            state = self._attach_sound(candidate, filter, fingerprint(candidate))
             if state is not None:
-                return state
-            with self._folder.try_lock() as held:
-                if held:
-                    return self._attach_or_make(version, make, filter, fingerprint)
-            if time.monotonic() > deadline:
-                raise StorageError(f"another process has been making a shared state for {wait_seconds} s")
-            time.sleep(_POLL_SECONDS)
+                return state, candidate
+        return None, None
 
     def tidy(self) -> None:
         """Give memory back that no process reads, beyond what is kept for the next state.
@@ -269,37 +296,33 @@ class Arena:
             self._written = {}
             self._folder.remove()
 
+    def _attach_or(
+        self,
+        share: Callable[[], ReadState],
+        version: int,
+        filter: Filter | None,
+        fingerprint: str,
+        wait_seconds: float,
+    ) -> ReadState:
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            state = self._attach_sound(version, filter, fingerprint)
+            if state is not None:
+                return state
+            with self._folder.try_lock() as held:
+                if held:
+                    # Another process may have made it while we came to the lock.
+                    return self._attach_sound(version, filter, fingerprint) or share()
+            if time.monotonic() > deadline:
+                raise StorageError(f"another process has been making a shared state for {wait_seconds} s")
+            time.sleep(_POLL_SECONDS)
+
     def _attach_sound(self, version: int, filter: Filter | None, fingerprint: str) -> ReadState | None:
         try:
             return self.attach(version, filter, fingerprint=fingerprint)
         except (DecodeError, StorageError) as error:
             log.warning("the shared state of version %d is made again: %s", version, str(error))
             return None
-
-    def _attach_or_make(
-        self,
-        version: int,
-        make: Callable[[ReadState | None, int | None], ReadState],
-        filter: Filter | None,
-        fingerprint: Callable[[int], str],
-    ) -> ReadState:
-        # Another process may have made it while we came to the lock.
-        state = self._attach_sound(version, filter, fingerprint(version))
-        if state is not None:
-            return state
-        base, base_version = self.nearest(version, filter, fingerprint)
-        return self.share(version, lambda: make(base, base_version), fingerprint=fingerprint(version))
-
-    def nearest(
-        self, version: int, filter: Filter | None = None, fingerprint: Callable[[int], str] = lambda version: ""
-    ) -> tuple[ReadState | None, int | None]:
-        """The shared state from which a version is reached best: the last before it, else the first after it."""
-        others = [one for one in self.versions() if one != version]
-        for candidate in sorted(others, key=lambda one: (one > version, abs(version - one))):
-            state = self._attach_sound(candidate, filter, fingerprint(candidate))
-            if state is not None:
-                return state, candidate
-        return None, None
 
     def _lease(self, name: str) -> Lease | None:
         """The right to read what a manifest describes; None if it is not there."""
@@ -448,8 +471,9 @@ class Arena:
                 self._folder.unlink(name)
 
     def _after_fork(self) -> None:
-        # Another thread of the parent may have held it.
+        # Another thread of the parent may have held it; and what the parent wrote is not ours to keep mapped.
         self._guard = threading.Lock()
+        self._written = {}
 
 
 @dataclass(frozen=True, slots=True)

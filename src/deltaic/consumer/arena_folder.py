@@ -108,6 +108,17 @@ class PrivateFolder:
         with self._step("unlink"), contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._descriptor())
 
+    def discard(self, name: str) -> None:
+        """Take out a file that nobody reads. Its memory goes at once, though a process may still have it mapped."""
+        with contextlib.suppress(OSError):
+            descriptor = self.open(name, writable=True)
+            try:
+                with self._step("truncate"):
+                    os.ftruncate(descriptor, 0)
+            finally:
+                os.close(descriptor)
+        self.unlink(name)
+
     def stat(self, name: str) -> os.stat_result:
         """Facts about a name itself, not about what a link leads to."""
         return os.stat(name, dir_fd=self._descriptor(), follow_symlinks=False)

@@ -83,7 +83,7 @@ class Making:
                 loan.lease = lease
 
     def set_aside(self, limit_bytes: int) -> set[str]:
-        """Mark unused files as free for the next state, up to a limit; gives their names. The rest is to be removed."""
+        """Mark unused files as free for the next state, up to a limit, and remove the rest; gives their names."""
         self._take_back()
         kept: set[str] = set()
         # What this state had a use for comes first: a file that was too small for it will be so for the next one.
@@ -93,6 +93,8 @@ class Making:
                 kept.add(free_name(name))
                 if name == used_name(name):
                     self._folder.rename(name, free_name(name))
+            else:
+                self._folder.discard(name)
         return kept
 
     def written(self) -> list[Mapping]:

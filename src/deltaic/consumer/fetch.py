@@ -7,8 +7,7 @@ change in between. A damaged copy is removed and the blob fetched once more; a d
 import logging
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,9 +53,8 @@ class Fetcher:
     parts: tuple[str, ...] = ()
     times: Times = field(default_factory=Times)
 
-    @contextmanager
-    def fetch(self, step: BlobName, route: Route) -> Iterator[Fetched]:
-        """The verified bytes of a step, to be used inside the block."""
+    def fetch(self, step: BlobName, route: Route) -> Fetched:
+        """The verified bytes of a step."""
         blobs = [step, *(BlobName(step.kind, step.from_version, step.to_version, part) for part in self.parts)]
         read: dict[str | None, memoryview] = {}
         cached, verified = True, True
@@ -70,7 +68,7 @@ class Fetcher:
             read[blob.part] = data
             cached, verified = cached and from_cache, verified and artifact is not None
         parts = {part: data for part, data in read.items() if part is not None}
-        yield Fetched(read[None], parts, sum(len(data) for data in read.values()), cached, verified)
+        return Fetched(read[None], parts, sum(len(data) for data in read.values()), cached, verified)
 
     def read(self, name: str, artifact: Artifact | None) -> tuple[memoryview, bool]:
         """The bytes of one file, verified if something was announced of it, and whether they were a copy's."""

@@ -5,17 +5,17 @@ States on the way are seen by nobody. If a blob fails, `StepFailed` says which, 
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 
-from deltaic.consumer.apply import Made, StateMaker, changed_ordinals
+from deltaic.consumer.apply import StateMaker, changed_ordinals, read_step
 from deltaic.consumer.cached import CachedType
 from deltaic.consumer.changes import Step
-from deltaic.consumer.fetch import Fetched, Fetcher
+from deltaic.consumer.fetch import Fetcher
 from deltaic.consumer.report import RefreshStep
 from deltaic.consumer.route import Route
 from deltaic.errors import DeltaicError, StorageError
+from deltaic.limits import Limits
+from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
 from deltaic.storage.chain import BlobName
 
@@ -40,10 +40,11 @@ class Loaded:
 class Walked:
     """Where a walk ended, and what it met."""
 
+    version: int
     state: ReadState
     steps: tuple[RefreshStep, ...]
     touched: tuple[Step, ...] | None
-    """What each delta touched; None if the walk began with a snapshot."""
+    """What each delta touched; None if that is not known, as after a snapshot."""
     verified: bool
     shared: bool
 
@@ -60,72 +61,108 @@ class Cancelled(Exception):
     """The consumer was stopped in the middle of a refresh."""
 
 
-def walk(
-    loaded: Loaded | None,
-    route: Route,
-    fetcher: Fetcher,
-    maker: StateMaker,
-    *,
-    cancelled: Callable[[], bool],
-    verifiable: bool,
-) -> Walked:
-    """Take every step of a route.
+class _StoreFailed(Exception):
+    """The store of the blobs failed, and not the place where states are shared, which fails with the same errors."""
 
-    Raises:
-        StepFailed: a blob is not there, not what was announced, or does not fit.
-        StorageError: the store failed; the same step may work later.
-        Cancelled: the consumer was stopped.
+    def __init__(self, error: StorageError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass(slots=True)
+class Walk:
+    """A walk along a route.
+
+    Args:
+        route: which blobs, in order.
+        start: the state that the first delta meets; None before a snapshot.
+        fetcher: gets the blobs.
+        filter: what a snapshot is read with.
+        limits: bounds on what the bytes may ask for.
+        cancelled: True if the walk should end early.
     """
-    steps = route.plan.steps
-    whole = route.plan.starts_with_snapshot
-    if whole:
-        attached = _attached(route, maker, fetcher)
-        if attached is not None:
-            report = RefreshStep(f"shared-{route.plan.version}", 0, True, verifiable, True)
-            return Walked(attached.state, (report,), None, verifiable, True)
-    state = None if whole or loaded is None else loaded.base
-    verified = True if whole or loaded is None else loaded.verified
-    shared = False
-    reports: list[RefreshStep] = []
-    touched: list[Step] = []
-    for step in steps:
-        if cancelled():
-            raise Cancelled
-        made = _made(state, step, route, fetcher, maker)
-        if step.from_version is not None and state is not None:
-            # A state that another process made by another way does not say what differs from ours.
-            whole = whole or made.state.origin_tag != state.tag
-            touched.append(changed_ordinals(made.state))
-        step_verified = made.verified and route.artifact(step) is not None
-        reports.append(RefreshStep(str(step), made.size_bytes, made.from_cache, step_verified, made.shared))
-        state, verified, shared = made.state, verified and step_verified, made.shared
-    assert state is not None
-    return Walked(state, tuple(reports), None if whole else tuple(touched), verified, shared)
+
+    route: Route
+    start: ReadState | None
+    fetcher: Fetcher
+    filter: Filter | None
+    limits: Limits
+    cancelled: Callable[[], bool]
+    _reports: list[RefreshStep] = field(default_factory=list)
+    _touched: list[Step] = field(default_factory=list)
+
+    def go(self, maker: StateMaker, fingerprint: Callable[[int], str], *, verifiable: bool, verified: bool) -> Walked:
+        """Take every step, or find that another process of the host has.
+
+        Args:
+            maker: where states are made.
+            fingerprint: of a version, what tells it from another one of the same number.
+            verifiable: whether blobs of this chain have announced checksums.
+            verified: whether those that led to the start were compared with theirs.
+
+        Raises:
+            StepFailed: a blob is not there, not what was announced, or does not fit.
+            StorageError: the store failed; the same step may work later.
+            Cancelled: the consumer was stopped.
+        """
+        end = self.route.plan.version
+        assert end is not None
+        try:
+            made = maker.make(end, self.start, expected_bytes(self.route), fingerprint, self._build)
+        except _StoreFailed as failed:
+            raise failed.error from failed
+        if not made.built:
+            return attached(made.state, end, self.start, verifiable=verifiable)
+        whole = self.start is None or self.route.plan.starts_with_snapshot
+        reports = tuple(self._reports)
+        all_verified = all(report.verified for report in reports) and (whole or verified)
+        return Walked(end, made.state, reports, None if whole else tuple(self._touched), all_verified, made.shared)
+
+    def _build(self) -> ReadState:
+        self._reports.clear()
+        self._touched.clear()
+        state = self.start
+        for step in self.route.plan.steps:
+            if self.cancelled():
+                raise Cancelled
+            state = self._take(state, step)
+            if step.from_version is not None:
+                self._touched.append(changed_ordinals(state))
+        assert state is not None
+        return state
+
+    def _take(self, state: ReadState | None, step: BlobName) -> ReadState:
+        seconds = self.fetcher.times.seconds
+        elsewhere = seconds["fetch"] + seconds["verify"]
+        started = time.perf_counter()
+        try:
+            try:
+                fetched = self.fetcher.fetch(step, self.route)
+            except StorageError as error:
+                raise _StoreFailed(error) from error
+            self._reports.append(RefreshStep(str(step), fetched.size_bytes, fetched.from_cache, fetched.verified))
+            return read_step(state, step, fetched, self.filter, self.limits)
+        except StorageError:
+            raise
+        except DeltaicError as error:
+            raise StepFailed(step, error) from error
+        finally:
+            # Fetching is counted where it happens.
+            seconds["apply"] += time.perf_counter() - started - (seconds["fetch"] + seconds["verify"] - elsewhere)
 
 
-def _attached(route: Route, maker: StateMaker, fetcher: Fetcher) -> Made | None:
-    assert route.plan.version is not None
-    with fetcher.times("apply"):
-        return maker.attach(route.plan.version, _expected_bytes(route, route.plan.steps[0]))
+def attached(state: ReadState, version: int, start: ReadState | None, *, verifiable: bool) -> Walked:
+    """The end of a walk that another process of the host took."""
+    # What its last delta touched is what changed for us only if that delta began where we are.
+    one_step = start is not None and state.origin_tag == start.tag
+    touched = (changed_ordinals(state),) if one_step else None
+    report = RefreshStep(f"shared-{version}", 0, from_cache=True, verified=verifiable, shared=True)
+    return Walked(version, state, (report,), touched, verifiable, True)
 
 
-def _made(state: ReadState | None, step: BlobName, route: Route, fetcher: Fetcher, maker: StateMaker) -> Made:
-    seconds = fetcher.times.seconds
-    elsewhere = seconds["fetch"] + seconds["verify"]
-    started = time.perf_counter()
-    fetch: Callable[[], AbstractContextManager[Fetched]] = partial(fetcher.fetch, step, route)
-    try:
-        return maker.make(state, step, fetch, _expected_bytes(route, step))
-    except StorageError:
-        raise
-    except DeltaicError as error:
-        raise StepFailed(step, error) from error
-    finally:
-        # Fetching happens inside of making; it is counted there.
-        seconds["apply"] += time.perf_counter() - started - (seconds["fetch"] + seconds["verify"] - elsewhere)
-
-
-def _expected_bytes(route: Route, step: BlobName) -> int:
-    """How large the state will be at least, as far as the announcement tells."""
-    artifact = route.artifact(step)
-    return artifact.size if artifact is not None and step.from_version is None else 0
+def expected_bytes(route: Route) -> int:
+    """How large the state will be at least, as far as the announcement tells; 0 if it goes on from another one."""
+    if not route.plan.starts_with_snapshot:
+        return 0
+    artifact = route.artifact(route.plan.steps[0])
+    return 0 if artifact is None else artifact.size

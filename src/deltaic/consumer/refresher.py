@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 
-from deltaic.consumer.apply import PrivateStates, StateMaker
+from deltaic.consumer.apply import StateMaker
 from deltaic.consumer.cache import BlobCache
 from deltaic.consumer.cached import CachedType
 from deltaic.consumer.changes import NO_STEPS, Changes
@@ -22,7 +22,7 @@ from deltaic.consumer.listener import Listeners
 from deltaic.consumer.longevity import StateKeeper
 from deltaic.consumer.pin import Wanted, wanted
 from deltaic.consumer.plan import Plan, plan_refresh
-from deltaic.consumer.refresh import Cancelled, Loaded, StepFailed, Walked, walk
+from deltaic.consumer.refresh import Cancelled, Loaded, StepFailed, Walk, Walked, attached, expected_bytes
 from deltaic.consumer.report import Refresh, RefreshFailure
 from deltaic.consumer.route import Planner, Route, Router
 from deltaic.consumer.sharing import Share, open_states
@@ -102,8 +102,7 @@ class Refresher:
         self._backoff = Backoff(attempts=3, sleep=self._pause)
         self.announcements = Announcements(settings.store, clock=settings.clock, backoff=self._backoff)
         self._router = Router(settings.store, self._backoff, settings.parts)
-        private = PrivateStates(settings.filter, settings.limits)
-        self._maker: StateMaker = open_states(settings.share, settings.store, private, settings.parts)
+        self._maker: StateMaker = open_states(settings.share, settings.store, settings.filter, settings.parts)
 
     @property
     def version(self) -> int | None:
@@ -164,40 +163,75 @@ class Refresher:
         loaded, failures = self.loaded, list[FailedTransition]()
         first_error: DeltaicError | None = None
         told, allow = False, cache(self._allows_snapshot)
-        while True:
-            with times("plan"):
-                route = self._route(target, allow)
-            if not route.plan.steps:
-                break
+        self._maker.tidy()
+        with times("plan"):
+            route = self._route(target, loaded, allow)
+        start, route = self._begin(target, loaded, route, allow, times)
+        while route.plan.steps or start is not loaded:
             if not told:
                 told = True
                 self._tell_before(route.plan.version or 0)
             try:
-                walked = self._walk(loaded, route, times)
+                walked = self._walk(start, route, times)
             except StepFailed as failed:
                 first_error = first_error or failed.error
                 failures.append(self._remember(failed, route))
+                start = loaded
+                with times("plan"):
+                    route = self._route(target, start, allow)
                 continue
             return self._swap(loaded, walked, route, target, times, failures)
+        return self._stay(loaded, target, route, first_error, times)
+
+    def _begin(
+        self, target: int, loaded: Loaded | None, route: Route, allow: Callable[[int, int], bool], times: Times
+    ) -> tuple[Loaded | None, Route]:
+        """Where a walk begins: what is loaded; at first a state that another process of the host made, if one helps."""
+        if loaded is not None or not route.plan.steps:
+            return loaded, route
+        with times("apply"):
+            near = self._maker.nearest(target, expected_bytes(route), self._fingerprint)
+        if near is None or near.version in route.withdrawn:
+            return None, route
+        start = Loaded(near.version, near.state, near.state, self._verifiable(), True, {})
+        with times("plan"):
+            onward = self._route(target, start, allow)
+        helps = onward.plan.version == target and not onward.plan.starts_with_snapshot
+        return (start, onward) if helps else (None, route)
+
+    def _stay(
+        self, loaded: Loaded | None, target: int, route: Route, error: DeltaicError | None, times: Times
+    ) -> Refresh:
+        """What becomes of a refresh without a way: nothing to do, stuck, or an error."""
         if loaded is None:
-            raise first_error or ChainError(f"no snapshot leads to version {target} in {self.settings.store.url}")
-        if first_error is not None:
-            self._tell_stuck(loaded.version, target, self._reason(loaded.version, target, route))
-            raise first_error
+            raise error or ChainError(f"no snapshot leads to version {target} in {self.settings.store.url}")
         stuck = None if loaded.version == target else self._reason(loaded.version, target, route)
         self._tell_stuck(loaded.version, target, stuck)
+        if error is not None:
+            raise error
         changes = Changes(loaded.base, loaded.base, NO_STEPS)
         return Refresh(loaded.version, loaded.version, target, (), times.seconds, changes, stuck)
 
     def _tell_before(self, end: int) -> None:
         self.listeners.tell(lambda listener: listener.before(self.version, end))
 
-    def _walk(self, loaded: Loaded | None, route: Route, times: Times) -> Walked:
-        fetcher = Fetcher(
-            self.settings.store, self.settings.cache, self._backoff, self.settings.limits, self.settings.parts, times
-        )
-        verifiable = self.announcement is not None and self.announcement.verified
-        return walk(loaded, route, fetcher, self._maker, cancelled=self._cancelled, verifiable=verifiable)
+    def _walk(self, start: Loaded | None, route: Route, times: Times) -> Walked:
+        settings = self.settings
+        fetcher = Fetcher(settings.store, settings.cache, self._backoff, settings.limits, settings.parts, times)
+        state = None if start is None or route.plan.starts_with_snapshot else start.base
+        if start is not None and not route.plan.steps:
+            return attached(start.base, start.version, None, verifiable=start.verified)
+        walk = Walk(route, state, fetcher, settings.filter, settings.limits, self._cancelled)
+        verified = start is None or start.verified
+        return walk.go(self._maker, self._fingerprint, verifiable=self._verifiable(), verified=verified)
+
+    def _verifiable(self) -> bool:
+        return self.announcement is not None and self.announcement.verified
+
+    def _fingerprint(self, version: int) -> str:
+        """What tells a version from another one of the same number, in a chain that was made anew."""
+        entry = None if self.announcement is None else self._router.entry(self.announcement, version)
+        return "" if entry is None else f"{entry.announced_ms}-{entry.epoch}"
 
     def _swap(
         self,
@@ -208,8 +242,7 @@ class Refresher:
         times: Times,
         failures: list[FailedTransition],
     ) -> Refresh:
-        version = route.plan.version
-        assert version is not None
+        version = walked.version
         changes = Changes(None if before is None else before.base, walked.state, walked.touched)
         with times("apply"):
             old = {} if before is None else before.cached
@@ -243,14 +276,16 @@ class Refresher:
         checksum = None if artifact is None else artifact.checksum
         return self.failed.record(failed.step, checksum, failed.error, self.settings.clock())
 
-    def _route(self, target: int, allow: Callable[[int, int], bool]) -> Route:
+    def _route(self, target: int, start: Loaded | None, allow: Callable[[int, int], bool]) -> Route:
         announcement = self.announcement
         if announcement is None:
             raise NotFoundError(f"nothing is announced in {self.settings.store.url} yet")
-        return self._router.find(announcement, target, self._planner(target, announcement, allow))
+        return self._router.find(announcement, target, self._planner(target, start, announcement, allow))
 
-    def _planner(self, target: int, announcement: Announcement, allow: Callable[[int, int], bool]) -> Planner:
-        current = None if self.loaded is None else self.loaded.version
+    def _planner(
+        self, target: int, start: Loaded | None, announcement: Announcement, allow: Callable[[int, int], bool]
+    ) -> Planner:
+        current = None if start is None else start.version
         entries = () if announcement.record is None else announcement.record.versions
         checksums = {artifact.name: artifact.checksum for entry in entries for artifact in entry.artifacts}
         blocked = self.failed.blocked(self.settings.clock(), checksums)

@@ -1,20 +1,18 @@
-"""States that the processes of a host share: attach if another process made the state, else make it.
+"""States that the processes of a host share: attach if another process made the state, else make it for all.
 
-Sharing never makes a refresh fail that would work without: where there is no room or no mount for it, the state is
-made in the memory of this process, and the log says so.
+Sharing never makes a refresh fail that would work without: where there is no room or no mount for it, the state is made
+in the memory of this process, and the log says so.
 """
 
 import logging
 import weakref
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from deltaic.consumer.apply import Fetch, Made, PrivateStates, StateMaker
-from deltaic.consumer.fetch import Fetched
-from deltaic.errors import DecodeError
+from deltaic.consumer.apply import Made, PrivateStates, StateMaker
+from deltaic.errors import DecodeError, StorageError
+from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
-from deltaic.storage.chain import BlobName
 from deltaic.storage.store import Store
 
 if TYPE_CHECKING:
@@ -29,77 +27,81 @@ Share = bool | Literal["auto"]
 """Whether to share: always, never, or where it pays."""
 
 
-def open_states(share: Share, store: Store, private: PrivateStates, parts: tuple[str, ...]) -> StateMaker:
+def open_states(share: Share, store: Store, filter: Filter | None, parts: tuple[str, ...]) -> StateMaker:
     """The maker of states for a consumer."""
     if share is False or store.url.startswith("memory:"):
-        return private
-    identity = "\0".join((store.url, repr(private.filter), *parts))
-    return SharedStates(identity, private, 0 if share is True else SHARED_FROM_BYTES)
+        return PrivateStates()
+    identity = "\0".join((store.url, repr(filter), *parts))
+    return SharedStates(identity, filter, 0 if share is True else SHARED_FROM_BYTES)
 
 
 class SharedStates:
-    """States in an arena of the host."""
+    """States in an arena of the host.
 
-    def __init__(self, identity: str, private: PrivateStates, from_bytes: int) -> None:
-        self._identity, self._private, self._from_bytes = identity, private, from_bytes
+    Args:
+        identity: what the states are of; processes that give the same text share.
+        filter: what is left out of them.
+        from_bytes: how large a state must be.
+    """
+
+    def __init__(self, identity: str, filter: Filter | None, from_bytes: int) -> None:
+        self._identity, self._filter, self._from_bytes = identity, filter, from_bytes
         self._arena: Arena | None = None
         self._last: weakref.ref[ReadState] | None = None
 
-    def attach(self, version: int, expected_bytes: int) -> Made | None:
-        """The state of a version that another process of this host made; None if none did."""
+    def nearest(self, version: int, expected_bytes: int, fingerprint: Callable[[int], str]) -> Made | None:
+        """A shared state of the version, or the best one to go on from."""
         if expected_bytes < self._from_bytes:
             return None
         try:
-            state = self._opened(expected_bytes).attach(version, self._private.filter)
-        except (OSError, DecodeError) as error:
-            log.warning("version %d cannot be attached and is made here: %s", version, error)
+            arena = self._opened(expected_bytes)
+            state: ReadState | None = arena.attach(version, self._filter, fingerprint=fingerprint(version))
+            found: int | None = version
+            if state is None:
+                state, found = arena.nearest(version, self._filter, fingerprint)
+        except (StorageError, DecodeError) as error:
+            log.warning("no shared state can be attached: %s", error)
             return None
-        return None if state is None else self._shared(Made(state, shared=True))
+        return None if state is None or found is None else self._shared(state, found, built=False)
 
-    def make(self, before: ReadState | None, step: BlobName, fetch: Fetch, expected_bytes: int) -> Made:
-        """Attach to the state after a step, or make it for everybody."""
-        if not self._pays(before, expected_bytes):
-            return self._private.make(before, step, fetch, expected_bytes)
-        made: list[Made] = []
-        store_failed: list[OSError] = []
+    def make(
+        self,
+        version: int,
+        before: ReadState | None,
+        expected_bytes: int,
+        fingerprint: Callable[[int], str],
+        build: Callable[[], ReadState],
+    ) -> Made:
+        """Attach to the state of a version, or make it for everybody."""
+        goes_on = before is not None and self._last is not None and self._last() is before
+        if expected_bytes < self._from_bytes and not goes_on:
+            return Made(build(), version, built=True, shared=False)
+        built = False
 
-        @contextmanager
-        def watched() -> Iterator[Fetched]:
-            with ExitStack() as stack:
-                try:
-                    fetched = stack.enter_context(fetch())
-                except OSError as error:
-                    store_failed.append(error)
-                    raise
-                yield fetched
-
-        def build() -> ReadState:
-            made.append(self._private.make(before, step, watched, expected_bytes))
-            return made[0].state
+        def make(base: ReadState | None, base_version: int | None) -> ReadState:
+            nonlocal built
+            built = True
+            return build()
 
         try:
             arena = self._opened(expected_bytes)
-            with arena.lock():
-                state = arena.attach(step.to_version, self._private.filter)
-                if state is not None:
-                    return self._shared(Made(state, shared=True))
-                state = arena.share(step.to_version, build)
-        except OSError as error:
-            if store_failed:
-                raise
-            log.warning("version %d is not shared on this host: %s", step.to_version, error)
-            return self._private.make(before, step, fetch, expected_bytes)
-        first = made[0]
-        return self._shared(Made(state, first.size_bytes, first.from_cache, first.verified, shared=True))
+            state = arena.refresh(version, make, filter=self._filter, fingerprint=fingerprint)
+        except StorageError as error:
+            log.warning("version %d is not shared on this host: %s", version, error)
+            return Made(build(), version, built=True, shared=False)
+        return self._shared(state, version, built=built)
 
-    def _pays(self, before: ReadState | None, expected_bytes: int) -> bool:
-        return expected_bytes >= self._from_bytes or (
-            before is not None and self._last is not None and self._last() is before
-        )
+    def tidy(self) -> None:
+        """Give memory back that no process reads any more."""
+        if self._arena is not None:
+            try:
+                self._arena.tidy()
+            except StorageError as error:
+                log.debug("the shared states could not be tidied: %s", error)
 
-    def _shared(self, made: Made) -> Made:
-        self._last = weakref.ref(made.state)
-        return made
+    def _shared(self, state: ReadState, version: int, *, built: bool) -> Made:
+        self._last = weakref.ref(state)
+        return Made(state, version, built=built, shared=True)
 
     def _opened(self, need_bytes: int) -> "Arena":
         if self._arena is None:

@@ -217,8 +217,7 @@ class _Check:
         self.progress(str(blob))
         route = Route(Plan((blob,), blob.to_version), {str(blob): self._artifacts.get(str(blob))})
         try:
-            with self._fetcher().fetch(blob, route) as fetched:
-                state = read_step(before, blob, fetched, None, self.limits)
+            state = read_step(before, blob, self._fetcher().fetch(blob, route), None, self.limits)
         except StorageError:
             raise
         except DeltaicError as error:

@@ -12,7 +12,21 @@ import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-NAMES = ("access", "apply", "bits", "checksum", "crc", "hashing", "ingest", "ordinals", "records", "stream", "text")
+NAMES = (
+    "access",
+    "apply",
+    "bits",
+    "checksum",
+    "crc",
+    "hashing",
+    "ingest",
+    "keys",
+    "manifest",
+    "ordinals",
+    "records",
+    "stream",
+    "text",
+)
 """The kernel modules."""
 
 PLAIN_ASKED = os.environ.get("DELTAIC_PLAIN", "") not in ("", "0")
@@ -39,6 +53,8 @@ if TYPE_CHECKING:
     from deltaic.kernels import _crc as crc
     from deltaic.kernels import _hashing as hashing
     from deltaic.kernels import _ingest as ingest
+    from deltaic.kernels import _keys as keys
+    from deltaic.kernels import _manifest as manifest
     from deltaic.kernels import _ordinals as ordinals
     from deltaic.kernels import _records as records
     from deltaic.kernels import _stream as stream
@@ -65,6 +81,8 @@ __all__ = [
     "crc",
     "hashing",
     "ingest",
+    "keys",
+    "manifest",
     "ordinals",
     "records",
     "stream",

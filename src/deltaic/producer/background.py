@@ -4,7 +4,7 @@ import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from deltaic.errors import DeltaicError
+from deltaic.errors import CommitUnknownError, DeltaicError
 from deltaic.producer.encode import EncodedBlob
 from deltaic.producer.listeners import Listeners
 from deltaic.producer.publish import Publication
@@ -62,8 +62,9 @@ class BackgroundSnapshots:
             publication.publish([staged])
             self._announcements.add_artifacts(version, [staged.artifact], epoch=epoch)
         except Exception as error:
-            # The snapshot is right even if it is not listed; but unlisted it could not be verified.
-            publication.take_back()
+            # Unlisted it could not be verified, so it goes; but not if it may be listed after all.
+            if not isinstance(error, CommitUnknownError):
+                publication.take_back()
             log.warning("the snapshot of version %d could not be published: %s", version, error)
             failure = error
             self._listeners.tell_only(lambda listener: listener.snapshot_failed(version, failure))

@@ -74,6 +74,7 @@ class KeyNumbers:
 
     def of_rows(self, rows: RowSource) -> Numbers:
         """The numbers of the keys of rows."""
+        self._check_by_value()
         name = self._root.name
         match rows:
             case ArrowRows():
@@ -85,8 +86,18 @@ class KeyNumbers:
 
     def of_values(self, keys: Iterable[Any]) -> Numbers:
         """The numbers of bare keys: a value, or a tuple where the key has several paths."""
+        self._check_by_value()
         rows = [self._row(key) for key in keys]
         return ingest_dicts(self._write_state, self._root.name, rows, model=self._model)
+
+    def _check_by_value(self) -> None:
+        for path in self.paths:
+            if path.field_type is FieldType.REFERENCE:
+                raise InputError(
+                    f"the key path {path} of type {self.type_name} ends on a record, not on a value: "
+                    "rows and keys cannot be compared by it",
+                    "NoKey",
+                )
 
     def _row(self, key: Any) -> dict[str, Any]:
         values = key if isinstance(key, tuple | list) else (key,)

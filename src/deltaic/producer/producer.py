@@ -30,7 +30,7 @@ from deltaic.producer.diff import model_changed, needs_version, type_changes
 from deltaic.producer.encode import encode_version
 from deltaic.producer.holding import LeaseHolder
 from deltaic.producer.incremental import ChangeBatch, ChangeIndex
-from deltaic.producer.integrity import Integrity, ReadableBlob, check_integrity
+from deltaic.producer.integrity import Integrity, ReadableBlob, TypeSums, check_integrity
 from deltaic.producer.leftovers import base_version, remove_leftovers
 from deltaic.producer.listeners import CycleListener, Listeners
 from deltaic.producer.populate import Population
@@ -136,6 +136,7 @@ class Producer:
         self._lease = LeaseHolder(self.announcements, holder=holder, ttl_seconds=lease_seconds)
         self._snapshots = BackgroundSnapshots(self.announcements, self._listeners)
         self._mutex = threading.RLock()
+        self._at_work = False
         self._write_state: WriteState | None = None
         self._state: ReadState | None = None
         self._version: int | None = None
@@ -146,6 +147,7 @@ class Producer:
         self._unanswered: Attempt | None = None
         """An attempt whose announcement got no answer: the next cycle finds out."""
         self._index = ChangeIndex(self.model)
+        self._sums = TypeSums()
 
     @property
     def version(self) -> int | None:
@@ -159,7 +161,7 @@ class Producer:
 
     def restore(self) -> int | None:
         """Take the lease and go on from the announced version, which is given; cycles do it by themselves."""
-        with self._mutex:
+        with self._alone():
             self._take_position()
             return self._version
 
@@ -217,7 +219,7 @@ class Producer:
             CommitConflictError: another producer holds the lease, or took it meanwhile. Nothing was announced.
             CommitUnknownError: the store did not answer the announcement. The next cycle finds out what became of it.
         """
-        with self._mutex:
+        with self._alone():
             times = StepTimes()
             attempt: Attempt | None = None
             started_ms = int(self._clock() * 1000)
@@ -270,6 +272,18 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One cycle at a time; other threads wait, a cycle inside a cycle is refused."""
+        with self._mutex:
+            if self._at_work:
+                raise InputError("a cycle is at work: its listeners and populate function cannot start another one")
+            self._at_work = True
+            try:
+                yield
+            finally:
+                self._at_work = False
 
     def _take_position(self) -> None:
         """Hold the lease, know what is announced, clear leftovers, and have an engine at the announced version."""
@@ -422,7 +436,13 @@ class Producer:
         assert self._write_state is not None
         blobs: dict[BlobKind, ReadableBlob] = {**attempt.blobs, **attempt.staged}
         return check_integrity(
-            self.store, blobs, self._state, self._write_state, level=self._integrity, limits=self._limits
+            self.store,
+            blobs,
+            self._state,
+            self._write_state,
+            level=self._integrity,
+            limits=self._limits,
+            sums=self._sums,
         )
 
     def _announced(self, attempt: Attempt, times: StepTimes) -> bool:

@@ -19,6 +19,9 @@ from deltaic.schema.model import Model
 Format = Literal["parquet", "json", "csv", "arrow"]
 """The formats of files that can be published. `json` is one object per line, or one array of objects."""
 
+RUN_ROWS = 1 << 16
+"""Objects or dicts of an iterator that are held at a time."""
+
 _ENDINGS: dict[str, Format] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -110,6 +113,8 @@ def row_sources(data: Any, model: Model, type_name: str | None = None) -> Iterat
         model: whose types they are.
         type_name: the type of the rows; not needed for objects of the model's classes, nor if the model has one root.
     """
+    if type_name is not None:
+        _root(model, type_name)
     if isinstance(data, str | os.PathLike):
         yield file_rows(data, _root(model, type_name))
     elif _is_spark(data):
@@ -171,7 +176,7 @@ def _many(items: Iterator[Any], model: Model, type_name: str | None) -> Iterator
         if name is None:
             raise InputError(f"{type(item).__name__} is no class of the model, and no type is named", "WrongType")
         key = f"{'dict' if isinstance(item, Mapping) else 'object'} {name}"
-        if run and key != run_type:
+        if run and (key != run_type or len(run) == RUN_ROWS):
             yield _run(run_type, run)
             run = []
         run_type = key

@@ -29,8 +29,8 @@ _Part = tuple[Shard, NDArray[np.int64], NDArray[np.int64]]
 class RestoredType:
     """The records that a type had before the restart.
 
-    `exact` keeps NaN apart from null. Java's restore does not: it reads both as NaN and takes that for null, so a
-    record with a NaN gets a new ordinal in the first cycle. Blobs that must equal Java's need the same.
+    `exact` keeps values as they are. Java's restore does not: it takes NaN for null, so that a record with a NaN gets a
+    new ordinal in the first cycle, and the explicit null of a text for the empty text.
     """
 
     def __init__(self, schema: Schema, data: TypeData, *, exact: bool) -> None:
@@ -38,6 +38,7 @@ class RestoredType:
         self._data = data
         self._exact = exact
         self.populated: OrdinalSet = data.populated
+        self.shards = len(data.shards)
         self._fields: NDArray[np.int64] | None = None
         common = schema
         if isinstance(schema, ObjectSchema):
@@ -110,7 +111,7 @@ def _object_column(
     if position < 0:
         return None
     if field.type.is_variable:
-        return _variable_column(data, field, position, ordinals)
+        return _variable_column(data, field, position, ordinals, exact=exact)
     raw = np.zeros(len(ordinals), np.uint64)
     nulls = np.zeros(len(ordinals), np.bool_)
     for shard, rows, places in _by_shard(data, ordinals):
@@ -142,7 +143,9 @@ def _fixed_column(field: Field, raw: NDArray[np.uint64], nulls: NDArray[np.bool_
     return Column(values, ~(absent | nulls))
 
 
-def _variable_column(data: TypeData, field: Field, position: int, ordinals: NDArray[np.int64]) -> VariableColumn:
+def _variable_column(
+    data: TypeData, field: Field, position: int, ordinals: NDArray[np.int64], *, exact: bool
+) -> VariableColumn:
     nulls = np.zeros(len(ordinals), np.bool_)
     lengths = np.zeros(len(ordinals), np.int64)
     pieces = []
@@ -159,7 +162,7 @@ def _variable_column(data: TypeData, field: Field, position: int, ordinals: NDAr
         mask = (1 << width - 1) - 1
         starts, ends = stored[0] & mask, stored[1] & mask
         nulls[rows] = stored[1] > mask
-        if field.type is FieldType.STRING:
+        if field.type is FieldType.STRING and not exact:
             # The one byte 0x80 is Java's explicit null and reads as the empty text.
             single = np.flatnonzero(ends - starts == 1)
             quirk = single[source[starts[single]] == 0x80]

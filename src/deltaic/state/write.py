@@ -374,10 +374,17 @@ class WriteState:
         self.set_tag(tag)
         self._prepared = False
 
-    def restore(self, state: ReadState, tag: int | None = None) -> None:
+    def restore(self, state: ReadState, tag: int | None = None, *, exact: bool | None = None) -> None:
         """Continue the chain that led to a read state, with the same model or another one.
 
         Types that the model lacks are left out, types that the state lacks start empty.
+
+        Args:
+            state: the version to go on from.
+            tag: the state tag of the next version; drawn if None.
+            exact: keep NaN apart from null. Java's restore does not: a record with a NaN gets a new ordinal, and one
+                that is kept without being added again has a null instead. None: exact in canonical order, as Java
+                in given.
 
         Raises:
             SchemaError: a type or field has the same name and another type.
@@ -387,9 +394,14 @@ class WriteState:
             writer.ordinals.previous or writer.ordinals.populated for writer in self._types.values()
         ):
             raise InputError("only a write state without records can be restored", "NotEmpty")
-        for name, data in state.types.items():
-            if name in self._types:
-                self._types[name].restore(data)
+        # All types are looked at before the first one is changed: a restore that fails leaves nothing behind.
+        restored = {
+            name: self._types[name].restorable(data, exact=exact)
+            for name, data in state.types.items()
+            if name in self._types
+        }
+        for name, records_of_type in restored.items():
+            self._types[name].restore(records_of_type)
         self._previous_tag = state.tag & NO_TAG
         self.set_tag(tag)
         self._previous_tags.replace_all(state.header_tags)

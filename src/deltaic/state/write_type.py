@@ -113,16 +113,19 @@ class TypeWriter:
             ordinals[start:stop] = self.add_many(*batch.piece(start, stop))
         return ordinals
 
-    def restore(self, data: TypeData) -> None:
-        """Go on from the records of a read state."""
-        restored = len(data.shards)
-        if self.shards is None:
-            self.shards = self._shards_at_start = restored
-        elif self.shards != restored:
+    def restorable(self, data: TypeData, *, exact: bool | None) -> RestoredType:
+        """The records of a read state, if the type can go on from them; `exact` None: only in canonical order."""
+        if self.shards is not None and self.shards != len(data.shards):
             raise InputError(
-                f"type {self.schema.name} is fixed to {self.shards} shards, the restored state has {restored}", "Shards"
+                f"type {self.schema.name} is fixed to {self.shards} shards, the restored state has {len(data.shards)}",
+                "Shards",
             )
-        self._begin_restored(RestoredType(self.schema, data, exact=self.ordinals.canonical))
+        return RestoredType(self.schema, data, exact=self.ordinals.canonical if exact is None else exact)
+
+    def restore(self, restored: RestoredType) -> None:
+        """Go on from these records."""
+        self.shards = self._shards_at_start = restored.shards
+        self._begin_restored(restored)
 
     def prepare(self, options: WriteOptions) -> tuple[int, int] | None:
         """Fix how the type will be written; gives the shard counts before and after if they differ."""

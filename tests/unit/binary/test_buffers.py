@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import threading
 
 import numpy as np
@@ -62,6 +63,16 @@ def test_no_more_is_kept_than_is_in_use_and_the_oldest_goes_first() -> None:
     kept = recycler.kept_bytes
     recycler.take(11 * LARGE)
     assert recycler.kept_bytes == kept, "the last ones were kept"
+
+
+def test_what_is_beyond_the_limit_goes_when_it_comes_back_and_not_with_the_next_use() -> None:
+    recycler = Recycler(1 << 20)
+    array = recycler.take(64 * LARGE)
+    memory = array.base._memory
+    held = sys.getrefcount(memory)
+    del array
+    gc.collect()
+    assert sys.getrefcount(memory) == held - 1, "nobody but this test holds it"
 
 
 def test_buffers_from_elsewhere_are_cleared_where_they_must_be() -> None:

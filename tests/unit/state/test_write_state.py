@@ -532,11 +532,31 @@ class TestRestore:
         with pytest.raises(InputError, match="fixed to 2 shards, the restored state has 4"):
             self.restored("T { int i; }", state, pinned_shards={"T": 2})
 
+    def test_a_restore_that_fails_leaves_nothing_behind(self):
+        state = WriteState(parse_schemas("A { int i; } B { int i; }"))
+        state.add_object("A", {"i": 1})
+        again = WriteState(parse_schemas("A { int i; } B { long i; }"))
+        with pytest.raises(SchemaError, match="B.i"):
+            again.restore(written(state))
+        assert again.previous_tag == NO_TAG
+        assert len(again.previous("A")) == 0
+        assert again.shard_counts() == {"A": None, "B": None}
+
     def test_only_an_empty_state_can_be_restored(self, state):
         read = written(WriteState(MODEL))
         state.add_object("T", {})
         with pytest.raises(InputError, match="without records"):
             state.restore(read)
+
+    @pytest.mark.parametrize(("exact", "ordinals"), [(None, [2, 1]), (False, [2, 1]), (True, [0, 1])])
+    def test_java_takes_a_restored_nan_for_null_and_an_exact_restore_does_not(self, exact, ordinals):
+        state = WriteState(parse_schemas("T { float f; int i; }"))
+        values = [{"f": float("nan"), "i": 1}, {"f": 1.0, "i": 1}]
+        for each in values:
+            state.add_object("T", each)
+        again = WriteState(state.schemas)
+        again.restore(written(state), exact=exact)
+        assert [again.add_object("T", each) for each in values] == ordinals
 
     def test_a_reset_after_a_restore_restores_again(self):
         state = WriteState(parse_schemas("T { int i; }"))
