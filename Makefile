@@ -5,6 +5,11 @@ VENV := .venv
 PY := $(VENV)/bin/python
 KERNEL_SOURCES := $(wildcard src/deltaic/kernels/*.pyx src/deltaic/kernels/*.pxd)
 QUICK := not long and not bench
+QUICKER := $(QUICK) and not install and not slow and not spark
+PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup
+# What the tests and the demonstration use. Kernels are compiled by a step of their own.
+EXTRAS := arrow,cli,table,spark,otel
+INSTALL := DELTAIC_KERNELS=none $(PY) -m pip install --quiet --no-build-isolation --editable
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -14,8 +19,8 @@ help:  ## say what can be made
 	@echo "make TARGET, where TARGET is"
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  \1\t\2/p' Makefile | expand -t 14
 
-demo: $(VENV)/.kernels  ## read a recorded chain, say what changed and how large it is
-	@$(PY) -m deltaic.cli.demo tests/golden/hollow/collections
+demo: $(VENV)/.kernels  ## publish two versions from a Spark DataFrame and follow them from a second process
+	@$(PY) -m deltaic.cli.demo
 
 lint: $(VENV)/.installed  ## format, lint, types, layers
 	$(PY) -m ruff format --check
@@ -24,14 +29,14 @@ lint: $(VENV)/.installed  ## format, lint, types, layers
 	$(VENV)/bin/lint-imports
 
 check: lint $(VENV)/.kernels  ## lint and the unit tests: under two minutes
-	$(PY) -m pytest -n $(JOBS) -m "$(QUICK) and not install" tests/unit
+	$(PYTEST) -m "$(QUICKER)" tests/unit
 
 test: lint $(VENV)/.kernels  ## all that check does and every quick test; ends with what was skipped and why
-	$(PY) -m pytest -n $(JOBS) -m "$(QUICK)"
+	$(PYTEST) -m "$(QUICK)"
 
 test-long: lint $(VENV)/.kernels  ## more random cases, long fuzzing, plain kernels, bounds checks, AddressSanitizer
-	DELTAIC_HYPOTHESIS=long $(PY) -m pytest -n $(JOBS) -m "not bench" --timeout 3600
-	DELTAIC_PLAIN=1 $(PY) -m pytest -n $(JOBS) -m "$(QUICK) and not install"
+	DELTAIC_HYPOTHESIS=long $(PYTEST) -m "not bench" --timeout 3600
+	DELTAIC_PLAIN=1 $(PYTEST) -m "$(QUICK) and not install"
 	$(PY) tools/checked_kernels.py bounds -- tests/fuzz -n $(JOBS) -m "not bench" --timeout 3600
 	$(PY) tools/checked_kernels.py address -- tests/fuzz -n $(JOBS) -m "not bench" --timeout 3600
 
@@ -56,7 +61,9 @@ $(VENV)/.installed: pyproject.toml
 		|| { echo "$(PYTHON) cannot make a virtual environment (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
 	@$(PY) -m pip install --quiet 'pip>=25.1'
 	@$(PY) -m pip install --quiet --group dev
-	@DELTAIC_KERNELS=none $(PY) -m pip install --quiet --no-build-isolation --editable '.[arrow,cli]'
+	@$(INSTALL) '.[$(EXTRAS)]'
+	@$(PY) -c 'import sys; from deltaic.spark.java import find_java; sys.exit(find_java() is None)' \
+		|| $(INSTALL) '.[java]' || echo "no Java 17 or newer, and none from pip: what needs Spark is left out"
 	@touch $@
 
 # In .venv because a compiled kernel belongs to the Python that it was compiled for.

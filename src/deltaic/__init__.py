@@ -1,5 +1,18 @@
 """Datasets built with Spark, kept in the memory of every process that reads them, refreshed by deltas.
 
+    @deltaic.key("id")
+    @dataclass
+    class Movie:
+        id: int
+        title: str
+
+    dataset = deltaic.Dataset.create("s3://bucket/movies", Movie)
+    with dataset.producer() as producer:
+        producer.publish(movies)
+
+    with deltaic.open("s3://bucket/movies").consumer() as consumer:
+        consumer["Movie"][7].title
+
 The names below are loaded when they are first used: `import deltaic` alone imports nothing heavy, not even NumPy.
 """
 
@@ -9,32 +22,140 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from deltaic import errors, limits
+    from deltaic import errors, limits, spark
+    from deltaic.consumer.consumer import Consumer
+    from deltaic.consumer.listener import RefreshListener
+    from deltaic.dataset.dataset import Dataset, list_datasets
+    from deltaic.dataset.dataset import open_dataset as open
     from deltaic.errors import DeltaicError
     from deltaic.limits import Limits
+    from deltaic.producer.producer import Producer
+    from deltaic.schema.annotations import (
+        Boxed,
+        Float16,
+        Float32,
+        HashKey,
+        Inline,
+        Int8,
+        Int16,
+        Int32,
+        Shards,
+        Transient,
+        TypeName,
+        UInt8,
+        UInt16,
+        UInt32,
+        UInt64,
+        Vector,
+        Wide,
+        digits,
+        duration,
+        key,
+        shards,
+        timestamp,
+        type_name,
+    )
+    from deltaic.schema.model import Model
     from deltaic.schema.schemas import SchemaSet
+    from deltaic.state.filter import Filter
     from deltaic.state.read import ReadState
+    from deltaic.state.write import WriteState
 
-# Where each public name lives; None: it is a module of this package.
+# Where each public name lives.
 _HOMES = {
+    "Boxed": "deltaic.schema.annotations",
+    "Consumer": "deltaic.consumer.consumer",
+    "Dataset": "deltaic.dataset.dataset",
     "DeltaicError": "deltaic.errors",
+    "Filter": "deltaic.state.filter",
+    "Float16": "deltaic.schema.annotations",
+    "Float32": "deltaic.schema.annotations",
+    "HashKey": "deltaic.schema.annotations",
+    "Inline": "deltaic.schema.annotations",
+    "Int8": "deltaic.schema.annotations",
+    "Int16": "deltaic.schema.annotations",
+    "Int32": "deltaic.schema.annotations",
     "Limits": "deltaic.limits",
+    "Model": "deltaic.schema.model",
+    "Producer": "deltaic.producer.producer",
     "ReadState": "deltaic.state.read",
+    "RefreshListener": "deltaic.consumer.listener",
     "SchemaSet": "deltaic.schema.schemas",
-    "errors": None,
-    "limits": None,
+    "Shards": "deltaic.schema.annotations",
+    "Transient": "deltaic.schema.annotations",
+    "TypeName": "deltaic.schema.annotations",
+    "UInt8": "deltaic.schema.annotations",
+    "UInt16": "deltaic.schema.annotations",
+    "UInt32": "deltaic.schema.annotations",
+    "UInt64": "deltaic.schema.annotations",
+    "Vector": "deltaic.schema.annotations",
+    "Wide": "deltaic.schema.annotations",
+    "WriteState": "deltaic.state.write",
+    "digits": "deltaic.schema.annotations",
+    "duration": "deltaic.schema.annotations",
+    "key": "deltaic.schema.annotations",
+    "list_datasets": "deltaic.dataset.dataset",
+    "shards": "deltaic.schema.annotations",
+    "timestamp": "deltaic.schema.annotations",
+    "type_name": "deltaic.schema.annotations",
 }
+_MODULES = ("errors", "limits", "spark")
 
-__all__ = ["DeltaicError", "Limits", "ReadState", "SchemaSet", "__version__", "errors", "limits"]
+__all__ = [
+    "Boxed",
+    "Consumer",
+    "Dataset",
+    "DeltaicError",
+    "Filter",
+    "Float16",
+    "Float32",
+    "HashKey",
+    "Inline",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Limits",
+    "Model",
+    "Producer",
+    "ReadState",
+    "RefreshListener",
+    "SchemaSet",
+    "Shards",
+    "Transient",
+    "TypeName",
+    "UInt8",
+    "UInt16",
+    "UInt32",
+    "UInt64",
+    "Vector",
+    "Wide",
+    "WriteState",
+    "__version__",
+    "digits",
+    "duration",
+    "errors",
+    "key",
+    "limits",
+    "list_datasets",
+    "open",
+    "shards",
+    "spark",
+    "timestamp",
+    "type_name",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'deltaic' has no attribute {name!r}")
-    home = _HOMES[name]
-    if home is None:
+    if name in _MODULES:
         return importlib.import_module(f"deltaic.{name}")
-    value = getattr(importlib.import_module(home), name)
+    if name == "open":
+        # Not spelled so where it is defined: there it would hide Python's own.
+        home, attribute = "deltaic.dataset.dataset", "open_dataset"
+    elif name in _HOMES:
+        home, attribute = _HOMES[name], name
+    else:
+        raise AttributeError(f"module 'deltaic' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), attribute)
     globals()[name] = value
     return value
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,18 +71,21 @@ def follow(processes: list[Process], checksums: tuple[int, ...]) -> list[dict[st
     return attached
 
 
-def arena_folder(tmp_path: Path) -> Path:
-    return Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path)) / "arena"
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder in shared memory, where there is one: where arenas are."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as name:
+        yield Path(name)
 
 
 @pytest.mark.parametrize(("movies", "poster_bytes", "at_least"), [SMALL, LARGE])
 def test_four_followers_hold_hardly_more_than_one(
-    folder: Path, tmp_path: Path, movies: int, poster_bytes: int, at_least: int, record_property: Any
+    folder: Path, place: Path, movies: int, poster_bytes: int, at_least: int, record_property: Any
 ) -> None:
     chain, checksums = written(folder, movies, poster_bytes)
     totals: dict[str, int] = {}
     for name, count in (("private", 1), ("one", 1), ("four", 4)):
-        share = "private" if name == "private" else str(arena_folder(tmp_path))
+        share = "private" if name == "private" else str(place / name)
         processes = [Process(chain, share) for _ in range(count)]
         try:
             before = [process.tell("memory") for process in processes]
@@ -110,10 +114,10 @@ def test_four_followers_hold_hardly_more_than_one(
 
 @pytest.mark.parametrize(("movies", "poster_bytes", "at_least"), [SMALL, LARGE])
 def test_children_of_a_preloading_parent_share_its_state_and_the_next_ones(
-    folder: Path, tmp_path: Path, movies: int, poster_bytes: int, at_least: int, record_property: Any
+    folder: Path, place: Path, movies: int, poster_bytes: int, at_least: int, record_property: Any
 ) -> None:
     chain, checksums = written(folder, movies, poster_bytes)
-    parent = Process(chain, str(arena_folder(tmp_path)))
+    parent = Process(chain, str(place / "arena"))
     try:
         parent.tell("go 0")
         assert parent.tell("read")["checksum"] == checksums[0]

@@ -120,3 +120,29 @@ def test_no_state_waits_for_the_garbage_collector():
             assert consumer.held_states() == ()
     finally:
         gc.enable()
+
+
+def test_no_state_waits_for_the_garbage_collector_after_a_failure():
+    chain = SmallChain(open_store("memory:"))
+    for _ in range(3):
+        chain.publish(snapshot=len(chain.versions) == 0)
+    chain.store.put("delta-2-3", b"rubbish")
+    consumer = Consumer(chain.store)
+    consumer.refresh(to=1)
+    consumer.refresh(to=2)
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(20):
+            consumer.forget_failures()
+            try:
+                consumer.refresh(to=3)
+            except ValueError:
+                pass
+            else:
+                raise AssertionError("it should have failed")
+            consumer.refresh(to=1)
+            assert consumer.held_states() == (), f"round {number}"
+            consumer.refresh(to=2)
+    finally:
+        gc.enable()

@@ -1,4 +1,4 @@
-"""A consumer that wanders over a random chain always has exactly the version it says, and tells exactly what changed."""
+"""A consumer that wanders over a random chain has exactly the version it says, and tells exactly what changed."""
 
 from hypothesis import given
 from hypothesis import strategies as st

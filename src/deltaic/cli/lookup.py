@@ -34,6 +34,7 @@ _Paths = Annotated[
     list[str] | None, typer.Option("--by", help="A path to use as key in place of the primary key; may be repeated.")
 ]
 _Version = Annotated[int | None, typer.Option("--version", help="The version to read; by default the announced one.")]
+_WIDE = 400
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -307,7 +308,9 @@ def _row(table: Table, *cells: Any) -> None:
 
 def _print_table(table: Table) -> None:
     if table.row_count:
-        Console(soft_wrap=True, highlight=False).print(table)
+        console = Console(highlight=False)
+        # What is not read on a screen has no width to keep to.
+        Console(width=console.width if console.is_terminal else _WIDE, highlight=False).print(table)
 
 
 def _indented(text: str) -> str:

@@ -1,6 +1,7 @@
 """What commands that read records take as URL: a snapshot file, a chain, a dataset.
 
-A version is loaded through a consumer, so that blobs are verified where they are announced with checksums.
+A version is loaded through a consumer, so that blobs are verified where they are announced with checksums. A folder of
+blobs in which nothing is announced is read as it stands.
 """
 
 from collections.abc import Iterator
@@ -15,14 +16,16 @@ from deltaic.storage.store import Store
 
 
 def open_state(url: str, version: int | None = None) -> ReadState:
-    """The state of a snapshot file, or of a chain at a version; by default the one that is announced.
+    """The state of a snapshot file, or of a chain at a version: by default the announced one, else the newest.
 
     Raises:
-        NotFoundError: there is nothing of the kind, or no such version.
+        NotFoundError: there is nothing of the kind.
+        ChainError: no blobs lead to the version.
     """
     if is_file(url):
         return ReadState.load(Path(url))
-    return _load(chain_store(url), version)
+    reader = _ChainReader(url)
+    return reader.go(reader.newest if version is None else version)
 
 
 def is_file(url: str) -> bool:
@@ -32,49 +35,88 @@ def is_file(url: str) -> bool:
 
 def open_versions(url: str, count: int) -> Iterator[tuple[int, ReadState]]:
     """The last versions of a chain with their states, oldest first, each made from the one before by its delta."""
-    from deltaic.consumer import Consumer
-
-    store = chain_store(url)
-    newest = _announced(store)
-    chain = Chain.read(store)
-    versions = [version for version in chain.versions() if newest is None or version <= newest]
-    if not versions:
-        raise NotFoundError(f"{store.url} holds no version")
-    consumer = Consumer(store, share=False)
-    for version in _readable(chain, versions, count):
-        consumer.refresh(to=version)
-        if consumer.version == version:
-            yield version, consumer.state
+    if is_file(url):
+        # One file is a chain of one version, whose number its name tells at best.
+        number = Path(url).name.rpartition("-")[2]
+        yield int(number) if number.isdecimal() else 0, open_state(url)
+        return
+    reader = _ChainReader(url)
+    for version in reader.readable()[-count:]:
+        yield version, reader.go(version)
 
 
-def _readable(chain: Chain, versions: list[int], count: int) -> list[int]:
-    """The last versions that a snapshot leads to, directly or by deltas."""
-    reached: set[int] = set(chain.snapshots)
-    for version in versions:
-        if version in reached and (following := chain.deltas.get(version)) is not None:
-            reached.add(following)
-    for version in reversed(versions):
-        if version in reached and (earlier := chain.reverse_deltas.get(version)) is not None:
-            reached.add(earlier)
-    return [version for version in versions if version in reached][-count:]
+class _ChainReader:
+    """Goes from version to version of a chain."""
+
+    def __init__(self, url: str) -> None:
+        self._store: Store = chain_store(url)
+        self._chain = Chain.read(self._store)
+        versions = self._chain.versions()
+        if not versions:
+            raise NotFoundError(f"{self._store.url} holds neither a chain nor a dataset with one, nor is it a file")
+        announced = _announced(self._store)
+        self.newest = versions[-1] if announced is None else announced
+        if announced is None:
+            self._walk: _Walk | _FollowingWalk = _Walk(self._store, self._chain)
+        else:
+            self._walk = _FollowingWalk(self._store)
+
+    def go(self, version: int) -> ReadState:
+        """The state of a version."""
+        reached, state = self._walk.go(version)
+        if reached != version:
+            raise ChainError(
+                f"version {version} is not in the chain {self._store.url}; the nearest before it is {reached}"
+            )
+        return state
+
+    def readable(self) -> list[int]:
+        """The versions up to the newest that a snapshot leads to, directly or by deltas."""
+        versions = [version for version in self._chain.versions() if version <= self.newest]
+        reached = set(self._chain.snapshots)
+        for version in versions:
+            if version in reached and version in self._chain.deltas:
+                reached.add(self._chain.deltas[version])
+        return [version for version in versions if version in reached]
 
 
-def _load(store: Store, version: int | None) -> ReadState:
-    from deltaic.consumer import Consumer
+class _FollowingWalk:
+    """Through a consumer."""
 
-    wanted = _announced(store) if version is None else version
-    if wanted is None:
-        chain = Chain.read(store)
-        if not chain.versions():
-            raise NotFoundError(f"{store.url} holds neither a chain nor a dataset with one")
-        wanted = chain.versions()[-1]
-    consumer = Consumer(store, share=False)
-    consumer.refresh(to=wanted)
-    if version is not None and consumer.version != version:
-        raise ChainError(
-            f"version {version} is not in the chain {store.url}; the nearest before it is {consumer.version}"
-        )
-    return consumer.state
+    def __init__(self, store: Store) -> None:
+        from deltaic.consumer import Consumer
+
+        self._consumer = Consumer(store, share=False)
+
+    def go(self, version: int) -> tuple[int, ReadState]:
+        """The version that was reached, and its state."""
+        self._consumer.refresh(to=version)
+        loaded = self._consumer.loaded
+        return loaded.version, loaded.state
+
+
+class _Walk:
+    """Through the blobs of a folder in which nothing is announced."""
+
+    def __init__(self, store: Store, chain: Chain) -> None:
+        self._store, self._chain = store, chain
+        self._version: int | None = None
+        self._state: ReadState | None = None
+
+    def go(self, version: int) -> tuple[int, ReadState]:
+        """The version that was reached, and its state."""
+        from deltaic.consumer.plan import plan_refresh
+
+        plan = plan_refresh(self._version, version, self._chain)
+        for step in plan.steps:
+            data = self._store.get(str(step)).data
+            self._state = (
+                ReadState.load(data) if self._state is None or step.from_version is None else self._state.apply(data)
+            )
+        self._version = plan.version
+        if self._state is None or self._version is None:
+            raise ChainError(f"no snapshot leads to version {version} in {self._store.url}")
+        return self._version, self._state
 
 
 def _announced(store: Store) -> int | None:

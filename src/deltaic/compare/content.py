@@ -5,6 +5,8 @@ and maps in whatever order. Ordinals, numbers of shards, buckets and the order o
 model lacks counts as null, and so does a reference to a boxed null; an empty text, list, set or map does not.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +35,7 @@ CIRCLE_ROUNDS = 64
 """How many references deep records are compared that refer to themselves in a circle."""
 
 _CHUNK = 1 << 16
+_FEW = 16
 
 
 class ContentDigests:
@@ -40,8 +43,7 @@ class ContentDigests:
 
     def __init__(self, state: ReadState, seeds: Seeds = DRAWN) -> None:
         self.state, self.seeds = state, seeds
-        self._tables: dict[str, Digest] = {}
-        self._known: dict[str, NDArray[np.bool_]] = {}
+        self._held: dict[str, _Held] = {}
         schemas = {name: data.schema for name, data in state.types.items()}
         self._circles = {
             name: frozenset(group)
@@ -52,8 +54,8 @@ class ContentDigests:
 
     def of(self, type_name: str, ordinals: Ordinals) -> Digest:
         """The digests of these records."""
-        self._compute(type_name, ordinals)
-        return self._tables[type_name][:, ordinals]
+        held = self._compute(type_name, ordinals)
+        return held.get(ordinals)
 
     def of_field(self, type_name: str, name: str, ordinals: Ordinals) -> Digest:
         """The digests of one field of these records: of a value, or of what a reference leads to; 0 for null."""
@@ -61,29 +63,26 @@ class ContentDigests:
         assert isinstance(schema, ObjectSchema)
         return self._field(type_name, schema.fields[schema.position(name)], ordinals)
 
-    def _table(self, type_name: str) -> Digest:
-        if type_name not in self._tables:
-            slots = self.state.types[type_name].max_ordinal + 1
-            self._known[type_name] = np.zeros(slots, np.bool_)
-            self._tables[type_name] = np.zeros((2, slots), np.uint64)
-        return self._tables[type_name]
+    def _compute(self, type_name: str, ordinals: Ordinals) -> "_Held":
+        held = self._holding(type_name)
+        missing = held.missing(ordinals)
+        if len(missing):
+            if type_name in self._circles:
+                self._compute_circle(type_name, missing)
+            else:
+                self._store(type_name, missing)
+        return held
 
-    def _compute(self, type_name: str, ordinals: Ordinals) -> None:
-        table = self._table(type_name)
-        known = self._known[type_name]
-        missing = np.flatnonzero(_flagged(ordinals, len(known)) & ~known)
-        if not len(missing):
-            return
-        if type_name in self._circles:
-            self._compute_circle(type_name, missing)
-            return
-        self._store(type_name, missing, table)
+    def _holding(self, type_name: str) -> "_Held":
+        if type_name not in self._held:
+            self._held[type_name] = _Held(self.state.types[type_name].max_ordinal + 1)
+        return self._held[type_name]
 
-    def _store(self, type_name: str, ordinals: Ordinals, table: Digest) -> None:
+    def _store(self, type_name: str, ordinals: Ordinals) -> None:
+        held = self._held[type_name]
         for start in range(0, len(ordinals), _CHUNK):
             part = ordinals[start : start + _CHUNK]
-            table[:, part] = self._records(type_name, part)
-        self._known[type_name][ordinals] = True
+            held.put(part, self._records(type_name, part))
 
     def _compute_circle(self, type_name: str, missing: Ordinals) -> None:
         """Records of types that refer to each other: those first whose own references are done, round after round."""
@@ -91,15 +90,13 @@ class ContentDigests:
         below = add_children(self.state, {type_name: OrdinalSet.from_ordinals(missing)})
         left: dict[str, Ordinals] = {}
         for name in circle & below.keys():
-            self._table(name)
-            ordinals = below[name].ordinals()
-            left[name] = ordinals[~self._known[name][ordinals]]
+            left[name] = self._holding(name).missing(below[name].ordinals())
         while any(len(ordinals) for ordinals in left.values()):
             ready = {name: self._ready(name, ordinals, circle) for name, ordinals in left.items() if len(ordinals)}
             if not any(flags.any() for flags in ready.values()):
                 break
             for name, flags in ready.items():
-                self._store(name, left[name][flags], self._tables[name])
+                self._store(name, left[name][flags])
                 left[name] = left[name][~flags]
         self._refine({name: ordinals for name, ordinals in left.items() if len(ordinals)})
 
@@ -107,18 +104,17 @@ class ContentDigests:
         ready = np.ones(len(ordinals), np.bool_)
         for edges in edges_of(self.state, type_name, ordinals):
             if edges.target_type in circle:
-                ready[edges.owners[~self._known[edges.target_type][edges.targets]]] = False
+                ready[edges.owners[~self._held[edges.target_type].knows(edges.targets)]] = False
         return ready
 
     def _refine(self, left: dict[str, Ordinals]) -> None:
         """Records that lead to themselves: all begin alike and are told apart by what is so many references away."""
         for name, ordinals in left.items():
-            self._tables[name][:, ordinals] = self.seeds.of("circle")
-            self._known[name][ordinals] = True
+            self._held[name].put(ordinals, np.repeat(self.seeds.of("circle"), len(ordinals), axis=1))
         for _ in range(CIRCLE_ROUNDS if left else 0):
             fresh = {name: self._records(name, ordinals) for name, ordinals in left.items()}
             for name, ordinals in left.items():
-                self._tables[name][:, ordinals] = fresh[name]
+                self._held[name].put(ordinals, fresh[name])
 
     def _records(self, type_name: str, ordinals: Ordinals) -> Digest:
         schema = self.state.types[type_name].schema
@@ -172,7 +168,42 @@ class ContentDigests:
         return mixed(found)
 
 
-def _flagged(ordinals: Ordinals, count: int) -> NDArray[np.bool_]:
-    flags = np.zeros(count, np.bool_)
-    flags[ordinals] = True
-    return flags
+class _Held:
+    """Digests of some records of a type. What few records need takes little memory, however many there are."""
+
+    def __init__(self, slots: int) -> None:
+        self._places = np.zeros(slots, np.int32)
+        self._digests: Digest = np.zeros((2, 0), np.uint64)
+        self._count = 0
+
+    def knows(self, ordinals: NDArray[np.signedinteger[Any]]) -> NDArray[np.bool_]:
+        """Which of these records have a digest."""
+        known: NDArray[np.bool_] = self._places[ordinals] > 0
+        return known
+
+    def missing(self, ordinals: Ordinals) -> Ordinals:
+        """Those of these records that have none yet, rising, each once."""
+        slots = len(self._places)
+        if len(ordinals) * _FEW < slots:
+            return np.unique(ordinals[self._places[ordinals] == 0])
+        wanted = np.zeros(slots, np.bool_)
+        wanted[ordinals] = True
+        return np.flatnonzero(wanted & (self._places == 0))
+
+    def get(self, ordinals: Ordinals) -> Digest:
+        """The digests of records that have one."""
+        return np.take(self._digests, self._places[ordinals] - 1, axis=1)
+
+    def put(self, ordinals: Ordinals, digests: Digest) -> None:
+        """Keep digests, in place of others if the records have some already: all of them or none."""
+        if len(ordinals) and self._places[ordinals[0]]:
+            self._digests[:, self._places[ordinals] - 1] = digests
+            return
+        end = self._count + len(ordinals)
+        if end > self._digests.shape[1]:
+            grown = np.empty((2, min(max(end, 2 * self._count), len(self._places))), np.uint64)
+            grown[:, : self._count] = self._digests[:, : self._count]
+            self._digests = grown
+        self._digests[:, self._count : end] = digests
+        self._places[ordinals] = np.arange(self._count + 1, end + 1, dtype=np.int32)
+        self._count = end

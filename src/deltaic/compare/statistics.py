@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deltaic.compare.digest import DRAWN, column_digest, number_bits
+from deltaic.compare.digest import FIXED, column_digest, number_bits
 from deltaic.errors import NotFoundError
 from deltaic.schema.types import FieldType, Kind, ObjectSchema
 from deltaic.state.columns import BytesColumn, Column, FixedColumn
@@ -102,7 +102,7 @@ def _field(state: ReadState, type_name: str, schema: ObjectSchema, name: str, to
 def _codes(column: Column) -> NDArray[np.uint64]:
     """A number for each value, equal for equal ones; of texts one lane of the digest, which is enough to count by."""
     if isinstance(column, BytesColumn):
-        lane: NDArray[np.uint64] = column_digest(column, DRAWN)[0]
+        lane: NDArray[np.uint64] = column_digest(column, FIXED)[0]
         return lane
     assert isinstance(column, FixedColumn)
     return number_bits(column.values)
@@ -118,7 +118,8 @@ def _values(
 ) -> list[Any]:
     ordinals = column.ordinals[places]
     if referenced is None:
-        return state[type_name].column(name, ordinals).to_pylist()
+        found = state[type_name].column(name, ordinals)
+        return [_python(value) for value in found.values] if isinstance(found, FixedColumn) else found.to_pylist()
     assert isinstance(column, FixedColumn)
     targets = column.values[places].astype(np.int64)
     schema = state.types[referenced].schema if referenced in state else None
@@ -144,7 +145,12 @@ def _range(column: Column, rows: NDArray[np.int64]) -> tuple[Any, Any, float | N
             if not len(values):
                 return None, None, None
     with np.errstate(all="ignore"):
-        return values.min().item(), values.max().item(), float(values.mean(dtype=np.float64))
+        return _python(values.min()), _python(values.max()), float(values.mean(dtype=np.float64))
+
+
+def _python(value: Any) -> Any:
+    """A number of NumPy as Python has it; of 32-bit floats the shortest that rounds to it."""
+    return float(str(value)) if isinstance(value, np.float32) else value.item()
 
 
 def _sizes(state: ReadState, type_name: str, kind: Kind, top: int) -> FieldStatistics:

@@ -155,7 +155,11 @@ class Consumer:
     @property
     def state(self) -> ReadState:
         """The state that is loaded: immutable, and the same for as long as it is kept."""
-        return self.loaded.state
+        # Written out, because every read of a service comes through here.
+        loaded = self._refresher.loaded
+        if loaded is None or self._restart:
+            return self.loaded.state
+        return loaded.state
 
     @property
     def version(self) -> int | None:
@@ -165,7 +169,7 @@ class Consumer:
         return self._refresher.version
 
     def __getitem__(self, name: str) -> TypeView:
-        return self.loaded.state[name]
+        return self.state[name]
 
     @contextmanager
     def hold(self) -> Iterator[ReadState]:
@@ -279,7 +283,7 @@ class Consumer:
             try:
                 self.refresh()
             except DeltaicError as error:
-                log.debug("still waiting for version %d: %s", version, error)
+                log.debug("still waiting for version %d: %s", version, str(error))
             if not self._is_at(version, exact):
                 time.sleep(max(0.0, min(self.poll_seconds, deadline - time.monotonic())))
 
@@ -325,7 +329,7 @@ class Consumer:
             self._tried = None
         except Exception as error:
             level = logging.WARNING if isinstance(error, DeltaicError | OSError) else logging.ERROR
-            log.log(level, "a refresh failed: %s", error, exc_info=level == logging.ERROR)
+            log.log(level, "a refresh failed: %s", str(error), exc_info=level == logging.ERROR)
             wait = min(self.poll_seconds * 2 ** min(refresher.failures, 10), MAX_DELAY_SECONDS)
             self._retry_at = self._clock() + wait
         else:

@@ -108,7 +108,7 @@ class Fetcher:
         except StorageError as error:
             if not is_full(error):
                 raise
-            log.warning("%s is read without a copy: %s", artifact.name, error)
+            log.warning("%s is read without a copy: %s", artifact.name, str(error))
             with self.times("fetch"):
                 data = self._in_memory(artifact.name, artifact.size)
         # Once more, on the mapping itself: these are the bytes that will be applied.

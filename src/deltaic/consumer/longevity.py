@@ -170,6 +170,7 @@ class GuardedView(TypeView):
         ordinal_column: str | None = None,
         batch_rows: int = BATCH_ROWS,
         on_invalid_text: InvalidText = "error",
+        logical: bool = True,
     ) -> ArrowTable:
         """The records as Arrow rows; see `TypeView.to_arrow`."""
         self._guard.use()
@@ -180,6 +181,7 @@ class GuardedView(TypeView):
             ordinal_column=ordinal_column,
             batch_rows=batch_rows,
             on_invalid_text=on_invalid_text,
+            logical=logical,
         )
 
     def let_go(self) -> None:

@@ -129,8 +129,7 @@ class Refresher:
             raise
         except Exception as error:
             self.last_error, self.failures = str(error) or type(error).__name__, self.failures + 1
-            failure = RefreshFailure(self.version, to, error)
-            self.listeners.tell(lambda listener: listener.failed(failure))
+            self._tell_failed(RefreshFailure(self.version, to, error))
             raise
         self.last_error, self.failures = None, 0
         if to is None and refresh.stuck is None:
@@ -181,7 +180,11 @@ class Refresher:
                     route = self._route(target, start, allow)
                 continue
             return self._swap(loaded, walked, route, target, times, failures)
-        return self._stay(loaded, target, route, first_error, times)
+        try:
+            return self._stay(loaded, target, route, first_error, times)
+        finally:
+            # An error knows the frames it went through; one that knows the error would keep this one's states alive.
+            del first_error
 
     def _begin(
         self, target: int, loaded: Loaded | None, route: Route, allow: Callable[[int, int], bool], times: Times
@@ -203,14 +206,20 @@ class Refresher:
         self, loaded: Loaded | None, target: int, route: Route, error: DeltaicError | None, times: Times
     ) -> Refresh:
         """What becomes of a refresh without a way: nothing to do, stuck, or an error."""
-        if loaded is None:
-            raise error or ChainError(f"no snapshot leads to version {target} in {self.settings.store.url}")
-        stuck = None if loaded.version == target else self._reason(loaded.version, target, route)
-        self._tell_stuck(loaded.version, target, stuck)
-        if error is not None:
-            raise error
+        try:
+            if loaded is None:
+                raise error or ChainError(f"no snapshot leads to version {target} in {self.settings.store.url}")
+            stuck = None if loaded.version == target else self._reason(loaded.version, target, route)
+            self._tell_stuck(loaded.version, target, stuck)
+            if error is not None:
+                raise error
+        finally:
+            del error
         changes = Changes(loaded.base, loaded.base, NO_STEPS)
         return Refresh(loaded.version, loaded.version, target, (), times.seconds, changes, stuck)
+
+    def _tell_failed(self, failure: RefreshFailure) -> None:
+        self.listeners.tell(lambda listener: listener.failed(failure))
 
     def _tell_before(self, end: int) -> None:
         self.listeners.tell(lambda listener: listener.before(self.version, end))
@@ -243,7 +252,9 @@ class Refresher:
         failures: list[FailedTransition],
     ) -> Refresh:
         version = walked.version
-        changes = Changes(None if before is None else before.base, walked.state, walked.touched)
+        # Against nothing everything is new, also where the walk began at a state that another process had made.
+        old_base, touched = (None, None) if before is None else (before.base, walked.touched)
+        changes = Changes(old_base, walked.state, touched)
         with times("apply"):
             old = {} if before is None else before.cached
             cached = {name: CachedType.of(walked.state, name, old.get(name), changes) for name in self.cached_names}
@@ -272,7 +283,8 @@ class Refresher:
 
     def _remember(self, failed: StepFailed, route: Route) -> FailedTransition:
         artifact = route.artifact(failed.step)
-        log.warning("%s cannot be applied: %s", failed.step, failed.error)
+        # As text: a handler that keeps what it was given would keep the error, its frames, and their states.
+        log.warning("%s cannot be applied: %s", failed.step, str(failed.error))
         checksum = None if artifact is None else artifact.checksum
         return self.failed.record(failed.step, checksum, failed.error, self.settings.clock())
 

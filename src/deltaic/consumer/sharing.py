@@ -60,7 +60,7 @@ class SharedStates:
             if state is None:
                 state, found = arena.nearest(version, self._filter, fingerprint)
         except (StorageError, DecodeError) as error:
-            log.warning("no shared state can be attached: %s", error)
+            log.warning("no shared state can be attached: %s", str(error))
             return None
         return None if state is None or found is None else self._shared(state, found, built=False)
 
@@ -87,7 +87,7 @@ class SharedStates:
             arena = self._opened(expected_bytes)
             state = arena.refresh(version, make, filter=self._filter, fingerprint=fingerprint)
         except StorageError as error:
-            log.warning("version %d is not shared on this host: %s", version, error)
+            log.warning("version %d is not shared on this host: %s", version, str(error))
             return Made(build(), version, built=True, shared=False)
         return self._shared(state, version, built=built)
 
@@ -97,7 +97,7 @@ class SharedStates:
             try:
                 self._arena.tidy()
             except StorageError as error:
-                log.debug("the shared states could not be tidied: %s", error)
+                log.debug("the shared states could not be tidied: %s", str(error))
 
     def _shared(self, state: ReadState, version: int, *, built: bool) -> Made:
         self._last = weakref.ref(state)

@@ -7,11 +7,16 @@ from deltaic.kernels._access import StateAccess
 from deltaic.kernels.content import KeyPath
 
 _Column = tuple[NDArray[np.int64], NDArray[np.uint8] | None]
-_Finder = tuple[StateAccess, int, tuple[KeyPath, ...], tuple[NDArray[np.uint64], ...], bool]
+_Table = tuple[NDArray[np.uint64], NDArray[np.uint64] | None, bool]
+_Finder = tuple[StateAccess, int, tuple[KeyPath, ...], tuple[_Table, ...]]
 
 def fill_table(
     hashes: NDArray[np.int32], entries: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None, size: int
 ) -> NDArray[np.uint64]: ...
+
+def number_table(
+    state: StateAccess, number: int, position: int, words: NDArray[np.uint64], size: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], bool]: ...
 
 class KeyFinder:
     def __init__(
@@ -19,8 +24,7 @@ class KeyFinder:
         state: StateAccess,
         number: int,
         paths: tuple[KeyPath, ...],
-        tables: tuple[NDArray[np.uint64], ...],
-        checked: bool,
+        tables: tuple[_Table, ...],
     ) -> None: ...
     def _finder(self) -> _Finder: ...
     def ordinal(self, key: object) -> int: ...

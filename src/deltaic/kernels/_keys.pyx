@@ -1,9 +1,10 @@
 """The tables of indexes: from a key to the record that has it, from values to groups of records, texts in order.
 
 A slot of a table has 64 bits: the hash in the upper half, the number of an entry plus one in the lower one, 0 if it is
-empty. Probing is linear and ends at an empty slot, or after one round. A look-up by key goes on to that end and takes
-the smallest ordinal: the one that Hollow, which inserts in rising order, meets first. What a table names is compared
-with the record itself, so that a wrong or an old entry is passed over and never believed.
+empty. Probing is linear and ends at an empty slot, or after one round. Entries are put in by rising number, as Hollow
+does it, so that of records with one key the first on the way has the smallest ordinal; a look-up in several tables
+takes the smallest of what it meets. What a table names is compared with the record itself, so that a wrong or an old
+entry is passed over and never believed.
 """
 
 cimport cython
@@ -13,7 +14,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from deltaic.kernels._access cimport (
     BOOLEAN,
@@ -87,6 +88,10 @@ cdef struct Query:
 cdef struct Table:
     const uint64_t* slots
     uint64_t mask
+    const uint64_t* stale
+    int64_t stale_words
+    # Equal hashes are equal keys: nothing needs to be compared.
+    bint exact
 
 
 cdef struct Column:
@@ -104,6 +109,10 @@ cdef inline int64_t entry_of(uint64_t slot) noexcept nogil:
 
 cdef inline bint is_text(int code) noexcept nogil:
     return code == STRING or code == BYTES
+
+
+cdef inline bint is_whole_number(int code) noexcept nogil:
+    return code == INT or code == LONG or code == BOOLEAN or code == REFERENCE
 
 
 cdef inline int32_t value_hash(int code, const Query* value, bint mix_texts) noexcept nogil:
@@ -341,9 +350,11 @@ def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t si
     cdef uint64_t mask = <uint64_t>size - 1, place
     if size & (size - 1) or size <= count:
         raise InputError(f"{count} entries do not fit a table of {size} slots")
-    table = np.zeros(size, np.uint64)
+    # Not np.zeros: NumPy asks for large pages where it allocates without zeroing, and a table is read all over.
+    table = np.empty(size, np.uint64)
     cdef uint64_t[::1] view = table
     cdef uint64_t* slots = &view[0]
+    memset(slots, 0, size * sizeof(uint64_t))
     if entries is not None and count:
         numbers = entries
         number = &numbers[0]
@@ -365,15 +376,91 @@ def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t si
     return table
 
 
+def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t position, words, Py_ssize_t size):
+    """The table of a key that is one whole number of the record itself, straight from the records.
+
+    Gives the table, the ordinals of the records that have a null there, and whether the table is exact. Records are
+    those whose bits `words` has; there must be more slots, a power of two, than records.
+    """
+    cdef const uint64_t[::1] rows = words
+    cdef TypeSlot* slot
+    cdef ShardSlot* shard
+    cdef FieldSlot* field
+    cdef uint64_t mask = <uint64_t>size - 1, place, left, raw
+    cdef int64_t word = 0, base
+    cdef int64_t[BLOCK] ordinals
+    cdef int32_t[BLOCK] hashes
+    cdef int64_t value
+    cdef uint64_t above = 0
+    cdef int n, i, code
+    if not 0 <= number < state.count or state.slots[number].kind != OBJECT:
+        raise InputError("keys are those of an OBJECT type")
+    slot = &state.slots[number]
+    if not 0 <= position < slot.field_count or not is_whole_number(slot.shards[0].fields[position].code):
+        raise InputError("the key is one whole number")
+    if rows.shape[0] * 64 >= slot.limit + 64:
+        raise InputError("there are bits behind the last record")
+    if size & (size - 1) or size <= int(np.bitwise_count(words).sum()):
+        raise InputError(f"the records do not fit a table of {size} slots")
+    code = slot.shards[0].fields[position].code
+    table = np.empty(size, np.uint64)
+    cdef uint64_t[::1] view = table
+    cdef uint64_t* slots = &view[0]
+    cdef list without = []
+    left = rows[0] if rows.shape[0] else 0
+    with nogil:
+        memset(slots, 0, size * sizeof(uint64_t))
+        while word < rows.shape[0]:
+            n = 0
+            while n < BLOCK:
+                if left == 0:
+                    word += 1
+                    if word >= rows.shape[0]:
+                        break
+                    left = rows[word]
+                    continue
+                ordinals[n] = (word << 6) + __builtin_ctzll(left)
+                left &= left - 1
+                n += 1
+            for i in range(n):
+                shard = &slot.shards[ordinals[i] & slot.shard_mask]
+                field = &shard.fields[position]
+                base = ordinals[i] >> slot.shift
+                raw = field.mask
+                if base < shard.count:
+                    raw = read_bits(shard.records, base * shard.stride + field.offset, field.width, field.mask)
+                if raw == field.mask:
+                    with gil:
+                        without.append(ordinals[i])
+                    ordinals[i] = -1
+                    continue
+                if code == LONG:
+                    value = <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
+                    above |= <uint64_t>value >> 32
+                    hashes[i] = hash_int32(fold_int64(<uint64_t>value))
+                elif code == INT:
+                    hashes[i] = hash_int32(<int32_t>((<uint32_t>raw >> 1) ^ (0 - (<uint32_t>raw & 1))))
+                else:
+                    hashes[i] = hash_int32(<int32_t>raw)
+                __builtin_prefetch(slots + (<uint32_t>hashes[i] & mask))
+            for i in range(n):
+                if ordinals[i] >= 0:
+                    place = <uint32_t>hashes[i] & mask
+                    while slots[place]:
+                        place = (place + 1) & mask
+                    slots[place] = (<uint64_t><uint32_t>hashes[i] << 32) | <uint64_t>(ordinals[i] + 1)
+    return table, np.array(without, np.int64), above == 0
+
+
 cdef class KeyFinder:
-    """Records of one type by key. What `tables` name is compared with the records of `state`.
+    """Records of one type by key.
 
     Args:
         state: what the records are read from.
         number: the number of their type.
         paths: a `content.KeyPath` for each part of the key.
-        tables: tables of ordinals; a record may be in several.
-        checked: True if a table may name ordinals that are not populated any more.
+        tables: for each table of ordinals its slots, the bits of those that do not count any more (or None), and
+            whether it is exact: equal hashes are equal keys. In one that is not, keys are compared with the records.
     """
 
     cdef StateAccess state
@@ -383,7 +470,6 @@ cdef class KeyFinder:
     cdef int part_count
     cdef Table* tables
     cdef int table_count
-    cdef bint checked
     cdef tuple keep
     cdef tuple paths
 
@@ -392,7 +478,7 @@ cdef class KeyFinder:
         free(self.positions)
         free(self.tables)
 
-    def __init__(self, StateAccess state not None, Py_ssize_t number, tuple paths not None, tuple tables not None, bint checked):
+    def __init__(self, StateAccess state not None, Py_ssize_t number, tuple paths not None, tuple tables not None):
         cdef int part, step, used = 0
         cdef TypeSlot* slot
         cdef const uint64_t[::1] view
@@ -423,15 +509,21 @@ cdef class KeyFinder:
                 self.positions[used] = position
                 used += 1
                 slot = slot.links[<int>position] if wanted == REFERENCE else NULL
-        for step, table in enumerate(tables):
-            view = table
+        for step, (slots, stale, exact) in enumerate(tables):
+            view = slots
             if view.shape[0] == 0 or view.shape[0] & (view.shape[0] - 1):
                 raise InputError(f"a table has {view.shape[0]} slots, not a power of two")
             self.tables[step].slots = &view[0]
             self.tables[step].mask = <uint64_t>view.shape[0] - 1
+            if exact and (len(paths) != 1 or not is_whole_number(self.parts[0].code)):
+                raise InputError("a table is exact for one whole number only")
+            self.tables[step].exact = exact
+            if stale is not None and len(stale):
+                view = stale
+                self.tables[step].stale = &view[0]
+                self.tables[step].stale_words = view.shape[0]
         self.table_count = len(tables)
         self.part_count = len(paths)
-        self.checked = checked
         self.keep = tables
         self.paths = paths
         self.state = state
@@ -440,20 +532,29 @@ cdef class KeyFinder:
     def _finder(self):
         """What another finder of the same keys is made of."""
         self._ready()
-        return self.state, self.slot.number, self.paths, self.keep, bool(self.checked)
+        return self.state, self.slot.number, self.paths, self.keep
 
     cdef int _ready(self) except -1:
         if self.slot is NULL:
             raise TypeError("this index was not built")
         return 0
 
+    cdef bint _has_values(self, const Query* queries, int64_t ordinal) noexcept nogil:
+        cdef Query found
+        cdef int part
+        for part in range(self.part_count):
+            if not read_value(self.slot, &self.parts[part], ordinal, &found):
+                return False
+            if not same_value(self.parts[part].code, &found, &queries[part]):
+                return False
+        return True
+
     cdef int64_t _search(self, const Query* queries, int32_t hashed) noexcept nogil:
         """The smallest ordinal with a key, or -1."""
         cdef int64_t best = -1, ordinal
         cdef uint64_t place, mask, slot, steps
         cdef const uint64_t* slots
-        cdef int number, part
-        cdef Query found
+        cdef int number
         cdef bint same
         for number in range(self.table_count):
             slots = self.tables[number].slots
@@ -465,18 +566,17 @@ cdef class KeyFinder:
                     break
                 if <uint32_t>(slot >> 32) == <uint32_t>hashed:
                     ordinal = entry_of(slot)
-                    if (best < 0 or ordinal < best) and 0 <= ordinal < self.slot.limit and (
-                        not self.checked or has_bit(self.slot.populated, self.slot.populated_words, ordinal)
+                    if (best < 0 or ordinal < best) and 0 <= ordinal < self.slot.limit and not has_bit(
+                        self.tables[number].stale, self.tables[number].stale_words, ordinal
                     ):
-                        same = True
-                        for part in range(self.part_count):
-                            if not read_value(self.slot, &self.parts[part], ordinal, &found) or not same_value(
-                                self.parts[part].code, &found, &queries[part]
-                            ):
-                                same = False
-                                break
+                        if self.tables[number].exact:
+                            # A LONG above 32 bits has the hash of a smaller one, and is in no exact table.
+                            same = self.parts[0].code != LONG or queries[0].number >> 32 == 0
+                        else:
+                            same = self._has_values(queries, ordinal)
                         if same:
                             best = ordinal
+                            break
                 place = (place + 1) & mask
         return best
 
@@ -542,6 +642,10 @@ cdef class KeyFinder:
             flag = &flags[0]
         found = np.empty(count, np.int64)
         cdef int64_t[::1] out = found
+        if self.part_count == 1 and self.parts[0].depth == 1 and is_whole_number(self.parts[0].code):
+            if count:
+                self._find_numbers(given.columns[0].numbers, flag, count, &out[0])
+            return found
         cdef int parts = self.part_count
         cdef Query* queries = <Query*>malloc(BLOCK * parts * sizeof(Query))
         if queries is NULL:
@@ -568,6 +672,75 @@ cdef class KeyFinder:
                 done += n
         free(queries)
         return found
+
+    cdef void _find_numbers(
+        self, const int64_t* numbers, const uint8_t* flag, Py_ssize_t count, int64_t* out
+    ) noexcept:
+        """`find_columns` for the most common key, one whole number of the record itself: compared as it is stored."""
+        cdef int32_t[BLOCK] hashes
+        cdef uint64_t[BLOCK] stored
+        cdef int code = self.parts[0].code
+        cdef int position = self.parts[0].positions[0]
+        cdef TypeSlot* type_slot = self.slot
+        cdef ShardSlot* shard
+        cdef FieldSlot* field
+        cdef Py_ssize_t done = 0, n, i
+        cdef int64_t number, ordinal, best, index
+        cdef uint64_t place, mask, slot, steps
+        cdef const uint64_t* slots
+        cdef uint32_t hashed
+        cdef int table
+        with nogil:
+            while done < count:
+                n = min(count - done, <Py_ssize_t>BLOCK)
+                for i in range(n):
+                    number = numbers[done + i]
+                    hashes[i] = hash_int32(fold_int64(<uint64_t>number) if code == LONG else <int32_t>number)
+                    stored[i] = <uint64_t>number
+                    if code == LONG:
+                        stored[i] = (<uint64_t>number << 1) ^ <uint64_t>(number >> 63)
+                    elif code == INT:
+                        stored[i] = <uint32_t>(number << 1) ^ <uint32_t>(number >> 63)
+                for table in range(self.table_count):
+                    slots = self.tables[table].slots
+                    mask = self.tables[table].mask
+                    for i in range(n):
+                        __builtin_prefetch(slots + (<uint32_t>hashes[i] & mask))
+                if not self.tables[0].exact:
+                    self._ask_for(hashes, n)
+                for i in range(n):
+                    best = -1
+                    hashed = <uint32_t>hashes[i]
+                    for table in range(self.table_count):
+                        slots = self.tables[table].slots
+                        mask = self.tables[table].mask
+                        place = hashed & mask
+                        for steps in range(mask + 1):
+                            slot = slots[place]
+                            if slot == 0:
+                                break
+                            place = (place + 1) & mask
+                            if <uint32_t>(slot >> 32) != hashed:
+                                continue
+                            ordinal = entry_of(slot)
+                            if not 0 <= ordinal < type_slot.limit or (best >= 0 and ordinal >= best):
+                                continue
+                            if has_bit(self.tables[table].stale, self.tables[table].stale_words, ordinal):
+                                continue
+                            if self.tables[table].exact:
+                                if code != LONG or <uint64_t>numbers[done + i] >> 32 == 0:
+                                    best = ordinal
+                                break
+                            shard = &type_slot.shards[ordinal & type_slot.shard_mask]
+                            field = &shard.fields[position]
+                            index = ordinal >> type_slot.shift
+                            if index < shard.count and stored[i] != field.mask and stored[i] == read_bits(
+                                shard.records, index * shard.stride + field.offset, field.width, field.mask
+                            ):
+                                best = ordinal
+                                break
+                    out[done + i] = -1 if flag is not NULL and not flag[done + i] else best
+                done += n
 
     cdef void _ask_for(self, const int32_t* hashes, Py_ssize_t count) noexcept nogil:
         """Have the records that the first table names, and what they refer to, on their way from memory."""

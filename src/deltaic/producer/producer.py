@@ -31,13 +31,11 @@ from deltaic.producer.encode import encode_version
 from deltaic.producer.holding import LeaseHolder
 from deltaic.producer.incremental import ChangeBatch, ChangeIndex
 from deltaic.producer.integrity import Integrity, ReadableBlob, TypeSums, check_integrity
-from deltaic.producer.leftovers import base_version, remove_leftovers
 from deltaic.producer.listeners import CycleListener, Listeners
 from deltaic.producer.populate import Population
+from deltaic.producer.position import Position
 from deltaic.producer.publish import clear_the_way
 from deltaic.producer.report import Cycle, TypeChange
-from deltaic.producer.restoring import load_version, restore_exactly
-from deltaic.producer.stage import sweep_staging
 from deltaic.producer.steps import Step, StepTimes
 from deltaic.producer.tags import check_tags, forget_tags, set_tags
 from deltaic.producer.validate import validate
@@ -47,7 +45,7 @@ from deltaic.schema.model import Model
 from deltaic.schema.schemas import SchemaSet
 from deltaic.state.read import ReadState
 from deltaic.state.write import WriteState
-from deltaic.storage.announced import MAIN, Record
+from deltaic.storage.announced import MAIN
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.backoff import Backoff
 from deltaic.storage.chain import BlobKind
@@ -126,9 +124,7 @@ class Producer:
         self.channel = channel
         self.announcements = Announcements(self.store, clock=clock, random=random, backoff=backoff)
         self._versions = versions or TimeVersions(clock)
-        self._order = order
         self._snapshot_every, self._in_background = snapshot_every, snapshots_in_background
-        self._sharding = (target_shard_bytes, allow_resharding, focus_holes)
         self._integrity: Integrity = integrity
         self._listeners = Listeners(listeners)
         self._header_tags, self._header_file = check_tags(header_tags or {}), header_file
@@ -137,33 +133,37 @@ class Producer:
         self._snapshots = BackgroundSnapshots(self.announcements, self._listeners)
         self._mutex = threading.RLock()
         self._at_work = False
-        self._write_state: WriteState | None = None
-        self._state: ReadState | None = None
-        self._version: int | None = None
-        self._record: Record | None = None
-        self._unsure = True
-        """True if the store may hold leftovers of a cycle that failed, of this producer or of one before."""
-        self._own_leftovers: set[str] = set()
-        self._unanswered: Attempt | None = None
-        """An attempt whose announcement got no answer: the next cycle finds out."""
+
+        def new_write_state() -> WriteState:
+            return WriteState(
+                self.model.schemas,
+                order=order,
+                pinned_shards=self.model.shards,
+                target_shard_bytes=target_shard_bytes,
+                allow_resharding=allow_resharding,
+                focus_holes=focus_holes,
+                randomness=random,
+            )
+
+        self._at = Position(self.announcements, self._lease, new_write_state, limits)
         self._index = ChangeIndex(self.model)
         self._sums = TypeSums()
 
     @property
     def version(self) -> int | None:
         """The version that the next cycle starts from, as far as is known; None before the first."""
-        return self._version
+        return self._at.version
 
     @property
     def state(self) -> ReadState | None:
         """The state of that version."""
-        return self._state
+        return self._at.state
 
     def restore(self) -> int | None:
         """Take the lease and go on from the announced version, which is given; cycles do it by themselves."""
         with self._alone():
             self._take_position()
-            return self._version
+            return self._at.version
 
     def publish(
         self,
@@ -225,7 +225,7 @@ class Producer:
             started_ms = int(self._clock() * 1000)
             try:
                 self._take_position()
-                self._listeners.tell(lambda listener: listener.cycle_started(self._version))
+                self._listeners.tell(lambda listener: listener.cycle_started(self._at.version))
                 if not self._populated(populate, times):
                     return self._nothing_changed(times)
                 with self._step(Step.ENCODE, times):
@@ -239,15 +239,14 @@ class Producer:
                 with self._step(Step.CHECK, times):
                     with self._fenced():
                         attempt.state = self._checked(attempt)
-                    changes = type_changes(self.model, self._state, attempt.state)
+                    changes = type_changes(self.model, self._at.state, attempt.state)
                 with self._step(Step.VALIDATE, times):
-                    candidate = Candidate(attempt.version, attempt.state, self._state, self.model)
+                    candidate = Candidate(attempt.version, attempt.state, self._at.state, self.model)
                     results = validate(candidate, self.validators)
                 with self._step(Step.PUBLISH, times):
-                    self._check_position()
-                    assert self._record is not None
+                    self._at.check()
                     with self._fenced():
-                        clear_the_way(self.store, self._record, self._version)
+                        clear_the_way(self.store, self._at.record, self._at.version)
                         attempt.publish()
                 java_sees_it = self._announced(attempt, times)
                 return self._accepted(attempt, changes, times, java_sees_it, background, results, note)
@@ -286,43 +285,8 @@ class Producer:
                 self._at_work = False
 
     def _take_position(self) -> None:
-        """Hold the lease, know what is announced, clear leftovers, and have an engine at the announced version."""
-        epoch = None if self._lease.lease is None else self._lease.lease.epoch
-        if self._unsure or epoch is None:
-            self._lease.take()
-        else:
-            try:
-                self._lease.keep()
-            except CommitConflictError:
-                self._lease.take()
-        self._unsure |= self._lease.epoch != epoch
-        record = self.announcements.read().record
-        assert record is not None
-        self._record = record
-        self._settle(record)
-        base = base_version(record)
-        if self._unsure or base != self._version:
-            # Leftovers of a crash, or of a version that was withdrawn since: nobody may be led over them.
-            removed = remove_leftovers(self.store, record, self.announcements, own=self._own_leftovers)
-            removed += sweep_staging(self.store, keep=self._snapshots.at_work)
-            if removed:
-                log.info("removed %d leftovers of cycles that failed: %s", len(removed), ", ".join(removed[:8]))
-            self._own_leftovers.clear()
-            self._unsure = False
-        if self._write_state is None or base != self._version:
-            self._rebuild(base)
-
-    def _check_position(self) -> None:
-        """Right before anything gets a final name: the lease is still ours, and the base is still the newest."""
-        record = self.announcements.read().record
-        if record is None or record.epoch != self._lease.epoch:
-            self._lease.lost()
-            raise CommitConflictError("another producer took the lease during this cycle: nothing was published")
-        if base_version(record) != self._version:
-            raise CommitConflictError(
-                f"version {self._version}, which this cycle starts from, was withdrawn meanwhile: nothing was published"
-            )
-        self._record = record
+        if self._at.take(at_work=self._snapshots.at_work) and (version := self._at.version) is not None:
+            self._listeners.tell_only(lambda listener: listener.restored(version))
 
     @contextmanager
     def _fenced(self) -> Iterator[None]:
@@ -330,81 +294,47 @@ class Producer:
         try:
             yield
         except NotFoundError:
-            self._check_position()
+            self._at.check()
             raise
 
-    def _settle(self, record: Record) -> None:
-        """Find out what became of an unanswered announcement; the lease was renewed since, so it cannot land late."""
-        attempt, self._unanswered = self._unanswered, None
-        if attempt is None or self._write_state is None:
-            return
-        if record.find(attempt.version) is not None:
-            log.info("version %d was announced after all", attempt.version)
-            self._write_state.next_cycle()
-            self._state, self._version = attempt.state, attempt.version
-        else:
-            self._write_state.reset_to_last()
-
-    def _rebuild(self, base: int | None) -> None:
-        target_shard_bytes, allow_resharding, focus_holes = self._sharding
-        state = WriteState(
-            self.model.schemas,
-            order=self._order,
-            pinned_shards=self.model.shards,
-            target_shard_bytes=target_shard_bytes,
-            allow_resharding=allow_resharding,
-            focus_holes=focus_holes,
-            randomness=self._random,
-        )
-        read_state = None
-        if base is not None:
-            read_state = load_version(self.store, self.announcements, base, limits=self._limits)
-            restore_exactly(state, read_state)
-        self._write_state, self._state, self._version = state, read_state, base
-        if base is not None:
-            log.info("restored version %d", base)
-            self._listeners.tell_only(lambda listener: listener.restored(base))
-
     def _populated(self, populate: Populate, times: StepTimes) -> bool:
-        state = self._write_state
-        assert state is not None
+        state = self._at.write_state
         with self._step(Step.POPULATE, times):
             forget_tags(state)
-            population = Population(state, self.model, self._state, self._progress)
+            population = Population(state, self.model, self._at.state, self._progress)
             populate(population)
             population.finish()
         with self._step(Step.DIFF, times):
-            return needs_version(state, self.model, self._state)
+            return needs_version(state, self.model, self._at.state)
 
     def _progress(self, type_name: str, rows: int) -> None:
         self._lease.keep()
         self._listeners.tell(lambda listener: listener.progress(type_name, rows))
 
     def _nothing_changed(self, times: StepTimes) -> Cycle:
-        assert self._write_state is not None and self._state is not None
-        self._write_state.reset_to_last()
-        records = {name: TypeChange(len(data.populated)) for name, data in self._state.types.items()}
-        cycle = Cycle(None, self._version, records, seconds=dict(times.seconds))
+        self._at.reset()
+        state = self._at.state
+        records = {name: TypeChange(len(data.populated)) for name, data in state.types.items()} if state else {}
+        cycle = Cycle(None, self._at.version, records, seconds=dict(times.seconds))
         self._listeners.tell_only(lambda listener: listener.nothing_changed(cycle))
         return cycle
 
     def _encode(self, started_ms: int, note: str | None) -> Attempt:
-        assert self._write_state is not None and self._record is not None
-        newest = self._record.versions[0].version if self._record.versions else None
+        newest = self._at.record.versions[0].version if self._at.record.versions else None
         version = minted(self._versions, newest)
         set_tags(
-            self._write_state,
+            self._at.write_state,
             self.model,
-            self._state,
+            self._at.state,
             version=version,
             started_ms=started_ms,
             extra=self._header_tags,
             note=note,
         )
         blobs = encode_version(
-            self._write_state,
+            self._at.write_state,
             version,
-            self._version,
+            self._at.version,
             snapshot=self._snapshot_due() or self._integrity == "full",
             header=self._header_file,
         )
@@ -412,11 +342,10 @@ class Producer:
         return Attempt(self.store, version, f"{version}-{token}", blobs)
 
     def _snapshot_due(self) -> bool:
-        assert self._record is not None
-        if self._version is None or model_changed(self.model, self._state):
+        if self._at.version is None or model_changed(self.model, self._at.state):
             return True
         without = 0
-        for entry in self._record.versions:
+        for entry in self._at.record.versions:
             if any(artifact.kind == "snapshot" for artifact in entry.artifacts):
                 break
             without += 1
@@ -428,18 +357,17 @@ class Producer:
             self._in_background
             and BlobKind.SNAPSHOT in attempt.blobs
             and self._snapshot_due()
-            and self._version is not None
-            and not model_changed(self.model, self._state)
+            and self._at.version is not None
+            and not model_changed(self.model, self._at.state)
         )
 
     def _checked(self, attempt: Attempt) -> ReadState:
-        assert self._write_state is not None
         blobs: dict[BlobKind, ReadableBlob] = {**attempt.blobs, **attempt.staged}
         return check_integrity(
             self.store,
             blobs,
-            self._state,
-            self._write_state,
+            self._at.state,
+            self._at.write_state,
             level=self._integrity,
             limits=self._limits,
             sums=self._sums,
@@ -465,11 +393,9 @@ class Producer:
         note: str | None,
     ) -> Cycle:
         """The version is announced; from here on nothing fails the cycle."""
-        assert self._write_state is not None
-        from_version, self._version, self._state = self._version, attempt.version, attempt.state
-        self._write_state.next_cycle()
+        from_version = self._at.version
+        self._at.accept(attempt)
         attempt.close(keep=(BlobKind.SNAPSHOT,) if background else ())
-        self._unsure |= not attempt.unstage()
         if background:
             self._snapshots.submit(attempt.blobs[BlobKind.SNAPSHOT], f"{attempt.cycle_id}-snapshot", self._lease.epoch)
         cycle = Cycle(
@@ -497,20 +423,8 @@ class Producer:
         )
         if attempt is not None:
             attempt.close()
-            if unknown:
-                # It may be announced: nothing that it needs may be removed before that is known.
-                self._unanswered, self._unsure = attempt, True
-            elif not attempt.take_back():
-                self._unsure = True
-                self._own_leftovers |= {str(blob.name) for blob in attempt.blobs.values()}
-        if isinstance(error, CommitConflictError):
-            self._unsure = True
-        if self._write_state is not None and not unknown:
-            try:
-                self._write_state.reset_to_last()
-            except Exception:
-                log.exception("the write state could not be reset; it is built again from the chain")
-                self._write_state = None
+        fenced = isinstance(error, CommitConflictError)
+        self._at.give_up(attempt, announced=None if unknown else False, fenced=fenced)
         self._listeners.tell_only(lambda listener: listener.cycle_failed(times.current, error))
 
     @contextmanager

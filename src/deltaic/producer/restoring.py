@@ -27,9 +27,7 @@ def load_version(
     """
     plan = plan_refresh(None, version, Chain.read(store))
     if plan.version != version:
-        raise ChainError(
-            f"no snapshot and deltas lead to version {version} of {store.url}; the nearest is {plan.version}"
-        )
+        raise ChainError(f"nothing leads to version {version} of {store.url}; the nearest is {plan.version}")
     state: ReadState | None = None
     for step in plan.steps:
         state = read_blob(store, announcements, step, state, limits=limits)
@@ -40,8 +38,8 @@ def load_version(
 def restore_exactly(target: WriteState, state: ReadState) -> None:
     """Let a write state go on from a read state, with NaN kept apart from null.
 
-    Java's restore takes NaN for null, and so does `WriteState.restore` in given order, to give the same bytes. A producer
-    that keeps records without adding them again would turn NaN into null.
+    Java's restore takes NaN for null, and so does `WriteState.restore` in given order, to give the same bytes. A
+    producer that keeps records without adding them again would turn NaN into null.
     """
     numbered = [writer.ordinals for writer in target._types.values()]
     orders = [ordinals.canonical for ordinals in numbered]

@@ -6,23 +6,11 @@ who may write to a store may also write its announcement.
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from deltaic.errors import ChecksumError, DecodeError
+from deltaic.kernels import crc
 from deltaic.storage.store import Data
 from deltaic.storage.transfer import file_chunks
-
-if TYPE_CHECKING:
-    from deltaic.kernels import _crc as crc
-else:
-    from deltaic.kernels import PLAIN_ASKED
-
-    try:
-        if PLAIN_ASKED:
-            raise ImportError
-        from deltaic.kernels import _crc as crc
-    except ImportError:
-        from deltaic.kernels.plain import crc
 
 ALGORITHM = "crc32c"
 """The one algorithm of the announcement's format 1."""

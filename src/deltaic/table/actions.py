@@ -5,7 +5,7 @@ null members are the same. Members that are not known here are kept in `unknown`
 writer put them there for somebody; unknown actions are passed over.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -319,7 +319,7 @@ def _text_map(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
-_CHECKS = {
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "loose": lambda value: isinstance(value, str),
     "int": lambda value: type(value) is int and -(2**63) <= value < 2**63,

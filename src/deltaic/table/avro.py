@@ -53,7 +53,8 @@ def read_container(data: bytes, name: str, *, limit_bytes: int = MAX_UNPACKED_BY
     header: dict[str, bytes] = {}
     while count := cursor.block_count(2):
         for _ in range(count):
-            header[cursor.text()] = cursor.octets()
+            key = cursor.text()
+            header[key] = cursor.octets()
     sync = cursor.take(16)
     codec = header.get("avro.codec", b"null")
     if codec.decode("latin-1") not in CODECS:

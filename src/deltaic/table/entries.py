@@ -87,14 +87,59 @@ def _avro_field(field: _Field, *, literal: bool) -> dict[str, Any]:
     return made
 
 
+def _writer(field: _Field) -> Callable[[AddFile], bytes]:
+    _, ours, kind, nullable, _ = field
+    encoders: dict[str, Callable[[Any], bytes]] = {
+        "text": encode_text,
+        "json": lambda value: encode_text(msgspec.json.encode(value).decode()),
+        "long": encode_long,
+        "int": encode_long,
+        "bool": lambda value: b"\1" if value else b"\0",
+        "map": _encode_map,
+        "partition": _encode_partition,
+        "texts": _encode_texts,
+    }
+    encode = encoders[kind]
+    if not nullable:
+        return lambda add: encode(getattr(add, ours))
+    if kind == "json":
+        return lambda add: b"\2" + encode(dict(getattr(add, ours))) if getattr(add, ours) else b"\0"
+
+    def write(add: AddFile) -> bytes:
+        value = getattr(add, ours)
+        return b"\0" if value is None else b"\2" + encode(value)
+
+    return write
+
+
+def _encode_map(values: Mapping[str, str]) -> bytes:
+    if not values:
+        return b"\0"
+    parts = [encode_long(len(values))]
+    for key, text in values.items():
+        parts += (encode_text(key), encode_text(text))
+    parts.append(b"\0")
+    return b"".join(parts)
+
+
+def _encode_partition(values: Mapping[str, str | None]) -> bytes:
+    return _encode_map({key: NULL_PARTITION if text is None else text for key, text in values.items()})
+
+
+def _encode_texts(values: Sequence[str]) -> bytes:
+    if not values:
+        return b"\0"
+    return b"".join((encode_long(len(values)), *(encode_text(text) for text in values), b"\0"))
+
+
 class EntrySchema:
     """One shape of file entries: its Avro schema, and how add actions are written in it."""
 
     def __init__(self, fields: Sequence[_Field], *, literal: bool) -> None:
         self.fields = tuple(fields)
         space = "io.indextables.spark.transaction.avro" if literal else "io.indextables.state"
-        made = [_avro_field(field, literal=literal) for field in fields]
-        schema = {"type": "record", "name": "FileEntry", "namespace": space, "fields": made}
+        self.avro_fields = [_avro_field(field, literal=literal) for field in fields]
+        schema = {"type": "record", "name": "FileEntry", "namespace": space, "fields": self.avro_fields}
         self.text = json.dumps(schema, separators=(",", ":"))
         self._writers = [_writer(field) for field in fields]
 
@@ -112,7 +157,9 @@ FULL: Final = EntrySchema((*_FIELDS, *_MORE), literal=False)
 LITERAL: Final = EntrySchema([field for field in _FIELDS if field[0] not in _BEYOND_LITERAL], literal=True)
 """The shape of the protocol text."""
 
-LITERAL_FULL: Final = EntrySchema((*LITERAL.fields, *(f for f in _FIELDS if f[0] in _BEYOND_LITERAL), *_MORE), literal=True)
+LITERAL_FULL: Final = EntrySchema(
+    (*LITERAL.fields, *(f for f in _FIELDS if f[0] in _BEYOND_LITERAL), *_MORE), literal=True
+)
 """The same with all that an add action may say."""
 
 
@@ -168,45 +215,48 @@ def entry_from(values: Mapping[str, Any], where: str) -> AddFile:
     return AddFile(**found)
 
 
-def _writer(field: _Field) -> Callable[[AddFile], bytes]:
-    _, ours, kind, nullable, _ = field
-    encode: Callable[[Any], bytes] = {
-        "text": encode_text,
-        "json": lambda value: encode_text(msgspec.json.encode(value).decode()),
-        "long": encode_long,
-        "int": encode_long,
-        "bool": lambda value: b"\1" if value else b"\0",
-        "map": _encode_map,
-        "partition": _encode_partition,
-        "texts": _encode_texts,
-    }[kind]
-    if not nullable:
-        return lambda add: encode(getattr(add, ours))
-    if kind == "json":
-        return lambda add: b"\2" + encode(dict(getattr(add, ours))) if getattr(add, ours) else b"\0"
-
-    def write(add: AddFile) -> bytes:
-        value = getattr(add, ours)
-        return b"\0" if value is None else b"\2" + encode(value)
-
-    return write
+_PROGRAM_KINDS: Final = {"text": 0, "json": 0, "long": 1, "int": 1, "bool": 2, "map": 3, "partition": 3, "texts": 4}
 
 
-def _encode_map(values: Mapping[str, str]) -> bytes:
-    if not values:
-        return b"\0"
-    parts = [encode_long(len(values))]
-    for key, text in values.items():
-        parts += (encode_text(key), encode_text(text))
-    parts.append(b"\0")
-    return b"".join(parts)
+def program_of(schema: Any) -> tuple[tuple[str, ...], bytes] | None:
+    """The names of a manifest's fields and the kernel's program for them; None for a shape that it does not know."""
+    fields = schema.get("fields") if isinstance(schema, dict) and schema.get("type") == "record" else None
+    if not isinstance(fields, list):
+        return None
+    names, program = [], bytearray()
+    for field in fields:
+        if not isinstance(field, dict) or not isinstance(field.get("name"), str):
+            return None
+        kind, nulls = field.get("type"), 0
+        if isinstance(kind, list):
+            if len(kind) != 2 or "null" not in kind or kind[0] == kind[1]:
+                return None
+            nulls = 8 if kind[0] == "null" else 16
+            kind = kind[1] if kind[0] == "null" else kind[0]
+        code = _kernel_kind(kind)
+        if code is None or not _fits(field["name"], code, bool(nulls)):
+            return None
+        names.append(field["name"])
+        program.append(code | nulls)
+    return (tuple(names), bytes(program)) if len(set(names)) == len(names) else None
 
 
-def _encode_partition(values: Mapping[str, str | None]) -> bytes:
-    return _encode_map({key: NULL_PARTITION if text is None else text for key, text in values.items()})
+def _kernel_kind(kind: Any) -> int | None:
+    if isinstance(kind, dict):
+        inner = kind.get("type")
+        if inner == "map" and _is_text(kind.get("values")):
+            return 3
+        if inner == "array" and _is_text(kind.get("items")):
+            return 4
+        return _kernel_kind(inner) if isinstance(inner, str) else None
+    return {"string": 0, "long": 1, "int": 1, "boolean": 2}.get(kind) if isinstance(kind, str) else None
 
 
-def _encode_texts(values: Sequence[str]) -> bytes:
-    if not values:
-        return b"\0"
-    return b"".join((encode_long(len(values)), *(encode_text(text) for text in values), b"\0"))
+def _is_text(kind: Any) -> bool:
+    # Java's Avro writes strings as {"type": "string", "avro.java.string": "String"}.
+    return bool(kind == "string" or (isinstance(kind, dict) and kind.get("type") == "string"))
+
+
+def _fits(name: str, code: int, nullable: bool) -> bool:
+    field = _BY_NAME.get(name)
+    return field is None or (_PROGRAM_KINDS[field[2]] == code and (field[3] or not nullable))

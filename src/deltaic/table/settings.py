@@ -1,7 +1,7 @@
 """Every setting of a table's log, with the names of the protocol text and our own.
 
-`Settings.of({"spark.indextables.state.compression": "snappy", "retry_max_attempts": "20"})` takes both spellings, with or
-without the prefix `spark.indextables.`, values as text or as what they are. A table may carry settings of its own in
+`Settings.of({"spark.indextables.state.compression": "snappy", "retry_max_attempts": "20"})` takes both spellings, with
+or without the prefix `spark.indextables.`, values as text or as what they are. A table may carry settings of its own in
 `metaData.configuration`; what a caller gives wins over those.
 """
 
@@ -87,7 +87,7 @@ class Settings:
     """A shorter retention of files is refused unless this is lowered: a slow writer's files have no version yet."""
     min_manifest_age_hours: float = 1.0
     clock_skew_hours: float = 1.0
-    """By how much the clocks of writers, store and cleaner may differ; added to every age before anything is deleted."""
+    """By how much the clocks of writers, store and cleaner may differ: added to every age before a thing is deleted."""
     statistics_length: int = 32
     """Characters of a text that statistics keep."""
     statistics_columns: tuple[str, ...] = ()

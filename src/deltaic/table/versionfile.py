@@ -1,8 +1,8 @@
 """Version files: the bytes of one commit.
 
-The first bytes tell the encoding: `01 01` and a gzip stream, a bare gzip stream (`1f 8b`), or plain JSON lines. We write
-the first: it is the only compressed form that every generation reads. The comment of the gzip header holds the random
-token of the commit: no reader looks at it, and after an answer that got lost the bytes tell whose commit it is.
+The first bytes tell the encoding: `01 01` and a gzip stream, a bare gzip stream (`1f 8b`), or plain JSON lines. We
+write the first: it is the only compressed form that every generation reads. The comment of the gzip header holds the
+random token of the commit: no reader looks at it, and after an answer that got lost the bytes tell whose commit it is.
 """
 
 import struct
@@ -51,7 +51,9 @@ def unpack_text(data: bytes, name: str) -> bytes:
         if len(data) > MAX_VERSION_BYTES:
             raise DecodeError("TooLarge", f"{len(data):,} bytes, the limit is {MAX_VERSION_BYTES:,}", name)
         return data
-    raise DecodeError("UnknownEncoding", f"starts with {data[:2].hex()}, which no encoding of a version file does", name)
+    raise DecodeError(
+        "UnknownEncoding", f"starts with {data[:2].hex()}, which no encoding of a version file does", name
+    )
 
 
 def pack_text(text: bytes, *, compressed: bool, token: str = "") -> bytes:

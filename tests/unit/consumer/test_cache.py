@@ -163,7 +163,21 @@ def test_a_link_in_the_place_of_a_copy_is_neither_read_nor_written_through(tmp_p
 
 @pytest.mark.parametrize(
     "name",
-    ["../x", "/x", "..%2f", "%2e%2e", "a\0b", "\\\\host\\c", "C:\\x", "~", "x" * 300, "Café", "Cafe\u0301", "a/b", "\ud800"],
+    [
+        "../x",
+        "/x",
+        "..%2f",
+        "%2e%2e",
+        "a\0b",
+        "\\\\host\\c",
+        "C:\\x",
+        "~",
+        "x" * 300,
+        "Café",
+        "Cafe\u0301",
+        "a/b",
+        "\ud800",
+    ],
 )
 def test_hostile_names_stay_in_the_folder_and_apart(tmp_path, name):
     cache = BlobCache(tmp_path / "cache")
@@ -241,7 +255,9 @@ def test_a_chain_in_memory_is_followed(tmp_path):
     assert consumer.refresh().verified and titles(consumer.state) == {1: "two"}
 
 
-@pytest.mark.parametrize("name", ["snapshot-../../x", "snapshot-1/../../x", "delta-1-2/..", "snapshot_../../etc/passwd-1"])
+@pytest.mark.parametrize(
+    "name", ["snapshot-../../x", "snapshot-1/../../x", "delta-1-2/..", "snapshot_../../etc/passwd-1"]
+)
 def test_a_hostile_announcement_leads_nowhere(chain, store, name):
     chain.publish()
     record = store.get("announced.json").data

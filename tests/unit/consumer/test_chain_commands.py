@@ -53,7 +53,7 @@ def test_follow_follows_from_another_process_until_a_version(chain):
     try:
         assert json.loads(process.stdout.readline())["to_version"] == 3
         seen = []
-        for version in (4, 5):
+        for _ in range(2):
             chain.publish()
             seen.append(json.loads(process.stdout.readline())["to_version"])
         assert seen == [4, 5]

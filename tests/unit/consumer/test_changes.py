@@ -158,8 +158,22 @@ def test_keys_of_several_paths_through_references_with_nulls_and_nan_are_matched
     from deltaic.consumer.changes import Changes
 
     nan = float("nan")
-    first = [(1, "ann", 0.5, 1), (1, "bob", 0.5, 1), (2, "ann", 0.5, 1), (None, "ann", nan, 1), (3, None, 1.0, 1), (4, "", 0.0, 1)]
-    second = [(1, "ann", 0.5, 2), (1, "bob", 1.5, 2), (2, "ann", 0.5, 1), (None, "ann", nan, 2), (3, None, 1.0, 2), (4, "", 0.0, 2)]
+    first = [
+        (1, "ann", 0.5, 1),
+        (1, "bob", 0.5, 1),
+        (2, "ann", 0.5, 1),
+        (None, "ann", nan, 1),
+        (3, None, 1.0, 1),
+        (4, "", 0.0, 1),
+    ]
+    second = [
+        (1, "ann", 0.5, 2),
+        (1, "bob", 1.5, 2),
+        (2, "ann", 0.5, 1),
+        (None, "ann", nan, 2),
+        (3, None, 1.0, 2),
+        (4, "", 0.0, 2),
+    ]
     before, after = two_states(first, second)
     ratings = Changes(before, after, (changed_ordinals(after),))["Rating"]
     modified = {tuple("nan" if part != part else part for part in key) for key in ratings.modified_keys()}

@@ -42,8 +42,19 @@ def test_names_are_read_and_written_alike(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["snapshot-", "snapshot-x", "snapshot-1-2", "delta-1", "delta-2-1", "delta-1-1", "reversedelta-1-2", "header-1-2"]
-    + ["snapshot-1.3f", "announced.version", "snapshot-99999999999999999999", "xsnapshot-1", "delta--1-2"],
+    [
+        *(
+            "snapshot-",
+            "snapshot-x",
+            "snapshot-1-2",
+            "delta-1",
+            "delta-2-1",
+            "delta-1-1",
+            "reversedelta-1-2",
+            "header-1-2",
+        ),
+        *("snapshot-1.3f", "announced.version", "snapshot-99999999999999999999", "xsnapshot-1", "delta--1-2"),
+    ],
 )
 def test_other_names_are_passed_over(name):
     assert BlobName.parse(name) is None
@@ -77,6 +88,22 @@ def test_a_second_snapshot_is_taken_only_where_it_leads_nearer():
 def test_too_many_deltas_make_a_snapshot():
     assert names(plan_refresh(1, 8, FULL, max_deltas=3))[0] == "snapshot-4"
     assert names(plan_refresh(1, 4, FULL, max_deltas=3)) == ["delta-1-2", "delta-2-3", "delta-3-4"]
+
+
+def test_many_deltas_are_taken_where_no_snapshot_leads_as_far():
+    assert len(plan_refresh(8, 2, chain(*(f"reversedelta-{v + 1}-{v}" for v in range(1, 8))), max_deltas=3).steps) == 6
+    assert len(plan_refresh(1, 8, FULL, max_deltas=3, double_snapshot=False).steps) == 7
+
+
+def test_from_a_version_that_was_not_gone_on_from_the_way_goes_back_and_on():
+    fork = chain("delta-4-6", "delta-6-7", "reversedelta-5-4", "reversedelta-4-3", "delta-3-4")
+    assert names(plan_refresh(5, 7, fork)) == ["reversedelta-5-4", "delta-4-6", "delta-6-7"]
+    assert names(plan_refresh(5, 7, fork, failed={BlobName.delta(4, 6)})) == []
+
+
+def test_a_plan_over_a_long_chain_without_an_end_takes_no_time():
+    long = chain(*(f"delta-{v}-{v + 1}" for v in range(5000)), *(f"reversedelta-{v + 1}-{v}" for v in range(5000)))
+    assert plan_refresh(4000, 9000, long).version == 5000
 
 
 def test_what_failed_is_not_tried_again():

@@ -502,3 +502,30 @@ def test_ordinals_chosen_by_hand_are_part_of_the_version(store: Store) -> None:
 
     assert producer_of(store).cycle(populate).version == 1
     assert read(store)[1] == {1: ("by hand", [])}
+
+
+def test_a_cycle_inside_a_cycle_is_refused_and_the_outer_one_goes_on(store: Store) -> None:
+    refused: list[str] = []
+
+    class Nests(CycleListener):
+        def step_started(self, step: Step) -> None:
+            try:
+                producer.publish(movies(9))
+            except InputError as error:
+                refused.append(str(error))
+
+    producer = producer_of(store, listeners=[Nests()])
+    assert producer.publish(FIRST).version == 1
+    assert len(refused) == len(Step) and "at work" in refused[0]
+    assert read(store) == (1, content_of(FIRST))
+
+
+def test_threads_take_turns(store: Store) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    producer = producer_of(store)
+    with ThreadPoolExecutor(4) as threads:
+        cycles = list(threads.map(lambda number: producer.publish(movies(number)), range(12)))
+    assert sorted(cycle.version or 0 for cycle in cycles) == list(range(1, 13))
+    assert read(store) == (12, content_of(movies(next(n for n, c in enumerate(cycles) if c.version == 12))))
+    check_chain(store)

@@ -77,7 +77,8 @@ def test_types_with_few_holes_are_left_alone() -> None:
 
 def test_compaction_follows_sets_and_maps() -> None:
     model = Model.parse(
-        "String { string value; } SetOfString Set<String> @HashKey(value); MapOfStringToString Map<String, String> @HashKey(value);"
+        "String { string value; } SetOfString Set<String> @HashKey(value);"
+        "MapOfStringToString Map<String, String> @HashKey(value);"
         "Thing @PrimaryKey(id) { int id; SetOfString tags; MapOfStringToString names; }"
     )
 

@@ -4,10 +4,10 @@ import pytest
 
 pytest.importorskip("moto")
 
-from deltaic.errors import CommitConflictError  # noqa: E402
-from deltaic.producer import clean_chain  # noqa: E402
-from deltaic.testing.stores import s3_server  # noqa: E402
-from tests.unit.producer.catalogue import check_chain, content_of, movie, movies, producer_of, read  # noqa: E402
+from deltaic.errors import CommitConflictError
+from deltaic.producer import clean_chain
+from deltaic.testing.stores import s3_server
+from tests.unit.producer.catalogue import check_chain, content_of, movie, movies, producer_of, read
 
 
 def test_versions_are_published_and_followed_on_s3() -> None:

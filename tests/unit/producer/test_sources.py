@@ -34,7 +34,7 @@ def published(data: Any, **options: Any) -> list[dict[str, Any]]:
 class FakeSparkFrame:
     """What a Spark DataFrame looks like from outside."""
 
-    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
+    def toArrow(self) -> pa.Table:
         return TABLE
 
 

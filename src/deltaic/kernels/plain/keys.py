@@ -29,12 +29,16 @@ from deltaic.kernels.plain import hashing
 from deltaic.kernels.plain.text import encode_text
 
 Column = tuple[NDArray[np.int64], NDArray[np.uint8] | None]
+Table = tuple[NDArray[np.uint64], NDArray[np.uint64] | None, bool]
+"""Slots, the bits of entries that do not count any more, and whether equal hashes are equal keys."""
+
 Value = int | bytes
 """A value as it is compared: a number, the bits of a float, the bytes of a text."""
 
 _NAMES = ("REFERENCE", "INT", "LONG", "BOOLEAN", "FLOAT", "DOUBLE", "STRING", "BYTES")
 _LOW = 0xFFFF_FFFF
 _MOST_PARTS = 16
+_WHOLE = (INT, LONG, BOOLEAN, REFERENCE)
 
 
 def fill_table(
@@ -151,16 +155,38 @@ def _row(columns: tuple[Column, ...], row: int) -> tuple[Value, ...]:
     return tuple(values)
 
 
+def number_table(
+    state: Any, number: int, position: int, words: NDArray[np.uint64], size: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], bool]:
+    """The table of a key that is one whole number of the record itself, its nulls, and whether it is exact."""
+    if not 0 <= number < len(state.types) or state.types[number].kind != OBJECT:
+        raise InputError("keys are those of an OBJECT type")
+    spec = state.types[number]
+    if not 0 <= position < len(spec.field_codes) or spec.field_codes[position] not in _WHOLE:
+        raise InputError("the key is one whole number")
+    if len(words) * 64 >= spec.max_ordinal + 1 + 64:
+        raise InputError("there are bits behind the last record")
+    ordinals = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).astype(np.int64)
+    if size & (size - 1) or size <= len(ordinals):
+        raise InputError(f"the records do not fit a table of {size} slots")
+    code = spec.field_codes[position]
+    path = KeyPath((position,), code)
+    values = [_value_at(state, number, ordinal, path) for ordinal in ordinals.tolist()]
+    hashes = [0 if value is None else _value_hash(code, value, False) for value in values]
+    valid = np.array([value is not None for value in values], np.bool_)
+    exact = code != LONG or all(value is None or int(value) >> 32 == 0 for value in values)
+    return fill_table(np.array(hashes, np.int32), ordinals, valid, size), ordinals[~valid], exact
+
+
 class KeyFinder:
-    """Records of one type by key. What `tables` name is compared with the records of `state`."""
+    """Records of one type by key."""
 
     def __init__(
         self,
         state: Any,
         number: int,
         paths: tuple[KeyPath, ...],
-        tables: tuple[NDArray[np.uint64], ...],
-        checked: bool,
+        tables: tuple[Table, ...],
     ) -> None:
         if not 0 <= number < len(state.types) or state.types[number].kind != OBJECT:
             raise InputError("keys are those of an OBJECT type")
@@ -168,31 +194,34 @@ class KeyFinder:
             raise InputError(f"a key has 1 to {_MOST_PARTS} parts, not {len(paths)}")
         for path in paths:
             _check_path(state, number, path)
-        for table in tables:
-            _check_table(table)
-        self._key_parts = (state, number, paths, tables, checked)
+        for slots, _, exact in tables:
+            _check_table(slots)
+            if exact and (len(paths) != 1 or paths[0].code not in _WHOLE):
+                raise InputError("a table is exact for one whole number only")
+        self._key_parts = (state, number, paths, tables)
 
     def _finder(self) -> Any:
         """What another finder of the same keys is made of."""
         return self._key_parts
 
     def _search(self, values: tuple[Value, ...]) -> int:
-        state, number, paths, tables, checked = self._key_parts
+        state, number, paths, tables = self._key_parts
         spec = state.types[number]
         hashed = _hash(tuple(path.code for path in paths), values, False)
         best = -1
-        for table in tables:
-            for ordinal in _entries(table, hashed):
+        for slots, stale, _ in tables:
+            for ordinal in _entries(slots, hashed):
                 if not 0 <= ordinal <= spec.max_ordinal or not (best < 0 or ordinal < best):
                     continue
-                if checked and not _has(spec.populated, ordinal):
+                if stale is not None and _has(stale, ordinal):
                     continue
                 if self._values_at(ordinal) == values:
                     best = ordinal
+                    break
         return best
 
     def _values_at(self, ordinal: int) -> tuple[Value, ...] | None:
-        state, number, paths, _, _ = self._key_parts
+        state, number, paths, _ = self._key_parts
         values = [_value_at(state, number, ordinal, path) for path in paths]
         return None if None in values else tuple(value for value in values if value is not None)
 

@@ -225,7 +225,11 @@ class _Maps(_Texts):
 
     def arrays(self) -> tuple[object, ...]:
         starts, lengths = super().arrays()
-        offsets, ids, valid = np.array(self.offsets, np.int64), np.array(self.ids, np.int32), np.array(self.valid, np.uint8)
+        offsets, ids, valid = (
+            np.array(self.offsets, np.int64),
+            np.array(self.ids, np.int32),
+            np.array(self.valid, np.uint8),
+        )
         return offsets, ids, starts, lengths, valid, list(self.keys)
 
 

@@ -24,6 +24,9 @@ public final class Main {
             checksum BLOB...                     tag and checksum after each blob
             follow [--states] DIR [FIRST]        snapshot, all deltas forward, all reverse deltas back
             write OPS DIR                        replay calls on a write engine and write the blobs
+            map STEPS DIR                        run objects of the twin model through the object mapper
+            consume [--watch] DIR                a service that follows a chain, led from standard input
+            produce [--incremental] DIR CLASS    a service that publishes films, led from standard input
             movies N VERSIONS DIR                write the movie catalogue's chain through the object mapper
             bench-read DIR [ROUNDS]              the read figures on a chain of the movie catalogue
             bench-write N [ROUNDS]               the write figures of the movie catalogue
@@ -81,6 +84,9 @@ public final class Main {
             case "checksum" -> Chain.checksum(rest, out);
             case "follow" -> Chain.follow(rest, out);
             case "write" -> Replay.write(rest, out);
+            case "map" -> Mapping.write(rest, out);
+            case "consume" -> Service.run(Follower.open(rest), out);
+            case "produce" -> Service.run(Publisher.open(rest), out);
             case "movies" -> MovieChain.write(rest, out);
             case "bench-read" -> ReadBench.run(rest, out);
             case "bench-write" -> WriteBench.run(rest, out);

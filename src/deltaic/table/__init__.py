@@ -1,0 +1,1 @@
+"""The index table: a transaction log, commits, checkpoints, statistics, maintenance."""
