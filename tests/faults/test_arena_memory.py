@@ -105,6 +105,7 @@ def test_four_followers_hold_hardly_more_than_one(
             slowest = max(answer["seconds"] for answer in attached)
             record_property("slowest attach, ms", round(1e3 * slowest, 2))
     record_property("state, MB", round(nbytes / 1e6, 1))
+    assert list(place.iterdir()) == [], "the last one out takes the files along"
     extra = (totals["four"] - totals["one"]) / 3
     record_property("per extra process, % of the state", round(100 * extra / nbytes, 2))
     assert totals["four"] < 1.1 * totals["one"]

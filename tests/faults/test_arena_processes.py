@@ -213,25 +213,32 @@ def test_a_program_started_while_a_state_is_held_holds_nothing(folder: Path, cha
         sleeper.wait()
 
 
-def test_a_process_that_ends_well_takes_its_files_along(folder: Path, chain: ChainOfBlobs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keeps", ["arena and state", "arena", "state", "nothing"])
+def test_a_process_that_ends_well_takes_its_files_along(
+    folder: Path, chain: ChainOfBlobs, tmp_path: Path, keeps: str
+) -> None:
     (tmp_path / "snapshot").write_bytes(chain.snapshot)
     program = (
         "import sys; from pathlib import Path\n"
         "from deltaic.consumer.arena import Arena\n"
         "from deltaic.state.read import ReadState\n"
-        "arena = Arena(Path(sys.argv[1]))\n"
-        "state = arena.refresh(0, lambda base, version: ReadState.load(sys.argv[2]))\n"
-        "print(state.checksum(), len(list(arena.folder.iterdir())))\n"
+        "def follow():\n"
+        "    arena = Arena(Path(sys.argv[1]))\n"
+        "    state = arena.refresh(0, lambda base, version: ReadState.load(sys.argv[2]))\n"
+        "    again = Arena(Path(sys.argv[1])).attach(0)\n"
+        "    print(state.checksum(), len(list(arena.folder.iterdir())))\n"
+        "    return [thing for name, thing in (('arena', arena), ('state', (state, again))) if name in sys.argv[3]]\n"
+        "kept = follow()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(folder), str(tmp_path / "snapshot")],
+        [sys.executable, "-c", program, str(folder), str(tmp_path / "snapshot"), keeps],
         capture_output=True,
         text=True,
         check=True,
     )
     checksum, files = done.stdout.split()
     assert int(checksum) == chain.checksums[0] and int(files) > 3
-    assert files_in(folder) == set()
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.long)])

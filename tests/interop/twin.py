@@ -225,9 +225,9 @@ class Films:
             other=maybe(self._other),
             child=maybe(lambda: choose.choice(self._children)),
             children=maybe(lambda: self._some(self._children)),
-            sh=choose.choice([0, -(2**15), 2**15 - 1]),
-            by=choose.choice([0, -128, 127]),
-            ch=choose.choice([0, 65, 0xD800, 0xFFFF]),
+            sh=choose.choice([0, -(2**15) + 1, 2**15 - 1]),
+            by=choose.choice([0, -127, 127]),
+            ch=choose.choice([1, 65, 0xD800, 0xFFFF]),
             gone=7,
             longs=maybe(lambda: [self._long() for _ in range(choose.randint(0, 5))]),
             ratings=maybe(lambda: self._some(list(Rating))),
@@ -258,9 +258,9 @@ class Films:
     def _other(self) -> Other:
         choose = self._random
         return Other(
-            self._maybe(lambda: choose.choice([-(2**15), 5])),
-            self._maybe(lambda: choose.choice([-128, 5])),
-            self._maybe(lambda: choose.choice([0, 0xFFFF])),
+            self._maybe(lambda: choose.choice([-(2**15) + 1, 5])),
+            self._maybe(lambda: choose.choice([-127, 5])),
+            self._maybe(lambda: choose.choice([1, 0xFFFF])),
         )
 
     def _some(self, pool: Sequence[T]) -> Any:

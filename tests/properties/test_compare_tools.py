@@ -113,7 +113,7 @@ def test_what_nobody_outside_needs_can_go_without_a_dangling_reference(drawn):
 
 @given(states_and_records())
 def test_orphans_are_what_no_root_leads_to(drawn):
-    state, chosen = drawn
+    state, _ = drawn
     everything = as_set(populated(state))
     assert orphans(state) == {}
     expected = everything - closed({one for one in everything if one[0] == "Actor"}, graph(state))

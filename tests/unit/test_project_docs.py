@@ -75,13 +75,22 @@ def test_the_tree_of_errors_in_the_docs_is_the_tree_of_the_classes(project_root)
             assert issubclass(getattr(errors, name), __builtins__[parent]), line
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/commands.md"])
-def test_every_link_to_a_file_leads_somewhere(name, project_root):
-    page = project_root / name
-    for link in re.findall(r"\]\(([^)#]+)\)|src=\"([^\"]+)\"", page.read_text()):
-        target = link[0] or link[1]
-        if "://" not in target:
-            assert (page.parent / target).exists(), target
+def test_every_link_to_a_file_leads_somewhere(project_root):
+    broken = []
+    for page in (*project_root.glob("*.md"), *project_root.glob("docs/**/*.md"), *project_root.glob("changes/*.md")):
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)|src=\"([^\"]+)\"", page.read_text()):
+            target = link[0] or link[1]
+            if "://" not in target and not (page.parent / target).exists():
+                broken.append((page.name, target))
+    assert broken == []
+
+
+def test_every_page_has_a_place_in_the_navigation_and_on_the_front_page(project_root):
+    pages = {str(path.relative_to(project_root / "docs")) for path in project_root.glob("docs/**/*.md")}
+    navigation = (project_root / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    assert set(re.findall(r"- (\S+\.md)", navigation)) == pages
+    front = (project_root / "docs/index.md").read_text()
+    assert set(re.findall(r"\]\((\S+\.md)\)", front)) == pages - {"index.md"}
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

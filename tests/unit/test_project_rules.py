@@ -78,6 +78,7 @@ def test_an_upward_import_breaks_the_contract_of_layers(project_root, tmp_path):
     assert broken()
 
 
+@pytest.mark.slow
 def test_skipped_tests_are_listed_with_their_reason(project_root, tmp_path):
     (tmp_path / "conftest.py").write_text((project_root / "tests/conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(

@@ -21,7 +21,11 @@ from deltaic.errors import DeltaicError, InputError, MissingExtraError
 GROUPS = ("schema", "blob", "conformance")
 """The modules of `deltaic.cli` that hold a group of commands."""
 
-TOP_LEVEL = {"chain": ("follow", "status", "pin", "unpin", "promote", "withdraw", "verify")}
+TOP_LEVEL = {
+    "publish": ("publish",),
+    "chain": ("follow", "status", "pin", "unpin", "promote", "withdraw", "verify"),
+    "lookup": ("get", "find", "history", "diff", "stats", "export"),
+}
 """The modules whose commands stand beside the groups, and those commands."""
 
 

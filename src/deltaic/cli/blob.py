@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from deltaic.errors import InputError, NotFoundError
 from deltaic.limits import DEFAULT_LIMITS
 from deltaic.state.dump import dump_state
 from deltaic.state.read import ReadState
@@ -40,16 +41,52 @@ def show(
 def dump(
     snapshot: Annotated[Path, typer.Argument(help="The snapshot to start from.")],
     deltas: Annotated[list[Path] | None, typer.Argument(metavar="DELTA...", help="Deltas to apply, in order.")] = None,
+    parts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--part", metavar="NAME[=FILE]", help="Read an optional part too: FILE, or its usual file beside each blob."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print State JSON in one line.")] = False,
 ) -> None:
     """Print every record of the state that a snapshot and deltas lead to, as raw values."""
-    state = ReadState.load(snapshot)
-    for delta in deltas or []:
-        state = state.apply(delta)
+    blobs = [snapshot, *(deltas or [])]
+    files = _part_files(blobs, parts or [])
+    state = ReadState.load(snapshot, parts=files[0])
+    for delta, beside in zip(blobs[1:], files[1:], strict=True):
+        state = state.apply(delta, parts=beside)
     content = dump_state(state)
     # Unpaired surrogates are legal in Hollow's texts; escapes carry them through any terminal.
     json.dump(content, sys.stdout, indent=None if as_json else 2, ensure_ascii=True)
     print()
+
+
+def _part_files(blobs: list[Path], wanted: list[str]) -> list[dict[str, Path]]:
+    """The part files of each blob: `NAME` is the usual file beside each; files of `NAME=FILE` go to blobs in order."""
+    files: list[dict[str, Path]] = [{} for _ in blobs]
+    given: dict[str, int] = {}
+    for word in wanted:
+        name, equals, file = word.partition("=")
+        if not name or (equals and not file):
+            raise InputError(f"--part {word}: write NAME or NAME=FILE")
+        if equals:
+            place = given[name] = given.get(name, -1) + 1
+            if place >= len(blobs):
+                raise InputError(f"--part {word}: there are more files of part {name!r} than blobs")
+            files[place][name] = Path(file)
+            continue
+        for blob, found in zip(blobs, files, strict=True):
+            found[name] = _beside(blob, name)
+    return files
+
+
+def _beside(blob: Path, part: str) -> Path:
+    """Where Hollow lays a part: `snapshot_images-7` beside `snapshot-7`."""
+    kind, dash, rest = blob.name.partition("-")
+    path = blob.with_name(f"{kind}_{part}{dash}{rest}")
+    if not path.is_file():
+        raise NotFoundError(f"there is no {path.name} in {path.parent}; name the file: --part {part}=FILE")
+    return path
 
 
 def _as_json(outline: Outline) -> dict[str, Any]:

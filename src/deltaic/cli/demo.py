@@ -209,7 +209,6 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if asked.movies < 200:
         parser.error("fewer than 200 movies show nothing")
-    signal.signal(signal.SIGTERM, _stopped)
     try:
         if asked.url is not None:
             demonstrate(asked.url, asked.movies, with_spark=not asked.without_spark)
@@ -225,4 +224,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stopped)
     sys.exit(main())

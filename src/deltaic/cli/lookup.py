@@ -108,7 +108,7 @@ def history(
     """Print what a key was over the last versions, and which versions touched it. Exit 1 if none has it."""
     found = key_history(open_versions(url, last), type_name, tuple(key), by)
     if as_json:
-        _print_json(plain_json(found.to_dict()))
+        _print_json(found.to_dict())
     else:
         looked = f"{len(found.versions)} versions, {found.versions[0]} to {found.versions[-1]}"
         print(f"{looked}; touched in {len(found.touched)}")
@@ -143,7 +143,7 @@ def diff(
         before, after = open_state(url, _number(first)), open_state(url, _number(second))
     found = diff_states(before, after, types=types, keys=dict(_key_option(one) for one in key or ()))
     if as_json:
-        _print_json(plain_json(found.to_dict(limit=limit)))
+        _print_json(found.to_dict(limit=limit))
         return
     _print_diff(found, limit)
 
@@ -174,7 +174,7 @@ def stats(
     cost = type_footprint(state[type_name].data)
     fields = type_statistics(state, type_name, top=top)
     if as_json:
-        _print_json(plain_json({**cost.to_dict(), "statistics": [one.to_dict() for one in fields]}))
+        _print_json({**cost.to_dict(), "statistics": [one.to_dict() for one in fields]})
         return
     table = _table("field", ">bits", ">bytes", ">of holes")
     for part in cost.fields:

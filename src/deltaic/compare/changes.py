@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from deltaic.compare.json_text import as_json
 from deltaic.schema.types import FieldType, MapSchema, ObjectSchema, Schema, SetSchema
 from deltaic.state.read import ReadState
 
@@ -46,7 +47,7 @@ class Difference:
         found: dict[str, Any] = {"path": self.path}
         for side, value in (("before", self.before), ("after", self.after)):
             if value is not MISSING:
-                found[side] = value
+                found[side] = as_json(value)
         return found
 
 
@@ -54,20 +55,32 @@ def shown(value: Any, limit: int = 200) -> str:
     """A value for people: `missing`, `null`, `""` and `[]` are told apart."""
     if value is MISSING:
         return "missing"
-    text = json.dumps(value, default=_plain_json, ensure_ascii=not _printable(value))
+    plain = _readable(value)
+    text = json.dumps(plain, ensure_ascii=False)
+    if not _printable(text):
+        text = json.dumps(plain)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def _printable(value: Any) -> bool:
+def _printable(text: str) -> bool:
     try:
-        json.dumps(value, default=_plain_json, ensure_ascii=False).encode()
+        text.encode()
     except UnicodeEncodeError:
         return False
     return True
 
 
-def _plain_json(value: Any) -> Any:
-    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+def _readable(value: Any) -> Any:
+    """A value for JSON with bytes as hex digits, and maps whose keys are no texts as pairs."""
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    if isinstance(value, dict):
+        if all(isinstance(key, str) for key in value):
+            return {key: _readable(each) for key, each in value.items()}
+        return [[_readable(key), _readable(each)] for key, each in value.items()]
+    if hasattr(value, "type_name"):
+        return f"{value.type_name} {value.ordinal}"
+    return [_readable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def differences(
@@ -165,4 +178,4 @@ def _same(old: Any, new: Any) -> bool:
 
 def _text(value: Any) -> str:
     """A text that equal values share; sets inside sets keep their order, which is good enough for showing them."""
-    return "missing" if value is MISSING else json.dumps(value, sort_keys=True, default=_plain_json)
+    return "missing" if value is MISSING else json.dumps(_readable(value), sort_keys=True)

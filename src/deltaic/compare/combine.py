@@ -7,6 +7,7 @@ Both give a `WriteState`, ready to be written as a snapshot.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,13 +18,15 @@ from deltaic.compare.digest import Digest
 from deltaic.compare.keys import declared_key, key_columns, key_digests
 from deltaic.compare.pairs import numbered
 from deltaic.compare.traverse import populated, with_what_only_they_need
-from deltaic.errors import InputError, NotFoundError
-from deltaic.schema.schemas import SchemaSet
-from deltaic.schema.types import Field, ObjectSchema, Schema
+from deltaic.errors import InputError, NotFoundError, SchemaError
+from deltaic.schema.paths import resolve_path
+from deltaic.schema.schemas import ORDINAL_HASH_KEY, SchemaSet
+from deltaic.schema.types import Field, ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
 from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.filter import Filter
 from deltaic.state.project import projected
 from deltaic.state.read import ReadState
+from deltaic.state.type_data import TypeData
 from deltaic.state.view import TypeView
 from deltaic.state.write import WriteState
 
@@ -183,19 +186,40 @@ def _filtered(state: ReadState, filter: Filter) -> ReadState:
         for name, schema in list(schemas.items()):
             if isinstance(schema, ObjectSchema):
                 fields = tuple(one for one in schema.fields if one.referenced is None or one.referenced in schemas)
-                kept[name] = ObjectSchema(name, fields, _followable(schema, fields))
+                kept[name] = ObjectSchema(name, fields, schema.primary_key)
             elif all(target in schemas for target in schema.references()):
                 kept[name] = schema
             else:
                 del schemas[name]
                 kept.pop(name, None)
                 removed = True
-    types = {name: projected(data, kept[name]) for name, data in state.types.items() if name in kept}
+    known = dict(kept)
+    kept = {name: _with_followable_keys(schema, known) for name, schema in kept.items()}
+    types = {name: _reshaped(data, kept[name]) for name, data in state.types.items() if name in kept}
     return ReadState(types, tag=state.tag, origin_tag=state.origin_tag, header_tags=state.header_tags)
 
 
-def _followable(schema: ObjectSchema, fields: tuple[Field, ...]) -> tuple[str, ...] | None:
-    """The primary key, if its fields are still there."""
-    names = {field.name for field in fields}
-    paths = schema.primary_key or ()
-    return schema.primary_key if all(path.removesuffix("!").split(".")[0] in names for path in paths) else None
+def _with_followable_keys(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:
+    """The schema without a key that leads over what was left out."""
+    if isinstance(schema, ListSchema):
+        return schema
+    start = (
+        schema.key
+        if isinstance(schema, MapSchema)
+        else schema.element
+        if isinstance(schema, SetSchema)
+        else schema.name
+    )
+    paths = schema.primary_key if isinstance(schema, ObjectSchema) else schema.hash_key
+    if paths == ORDINAL_HASH_KEY:
+        return schema
+    try:
+        for path in paths or ():
+            resolve_path(schemas, start, path)
+    except SchemaError:
+        return replace(schema, primary_key=None) if isinstance(schema, ObjectSchema) else replace(schema, hash_key=None)
+    return schema
+
+
+def _reshaped(data: TypeData, schema: Schema) -> TypeData:
+    return projected(data, schema) if isinstance(schema, ObjectSchema) else replace(data, schema=schema)

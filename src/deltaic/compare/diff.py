@@ -23,6 +23,7 @@ from deltaic.binary.arrow import ArrowTable
 from deltaic.compare.changes import MISSING, Difference, differences
 from deltaic.compare.changes_arrow import changes_to_arrow
 from deltaic.compare.content import ContentDigests
+from deltaic.compare.json_text import as_json
 from deltaic.compare.keys import declared_key, key_columns, key_digests, key_values
 from deltaic.compare.pairs import pair_equal
 from deltaic.compare.unchanged import unchanged
@@ -83,14 +84,14 @@ class RecordChange:
         return list(differences(*self._states, self.type_name, self.before, self.after))
 
     def to_dict(self) -> dict[str, Any]:
-        """The change as plain values; what is missing is left out."""
+        """The change as JSON has it; what is missing is left out."""
         found: dict[str, Any] = {"type": self.type_name, "change": self.kind}
         if self.key is not None:
-            found["key"] = list(self.key)
+            found["key"] = as_json(list(self.key))
         if self.before is not MISSING:
-            found["before"] = self.before
+            found["before"] = as_json(self.before)
         if self.after is not MISSING:
-            found["after"] = self.after
+            found["after"] = as_json(self.after)
         if self.kind == "modified":
             found["differences"] = [one.to_dict() for one in self.differences()]
         return found

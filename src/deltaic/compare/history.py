@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from deltaic.compare.changes import MISSING, Difference, differences
 from deltaic.compare.content import ContentDigests
 from deltaic.compare.diff import Counts, diff, record_value
+from deltaic.compare.json_text import as_json
 from deltaic.compare.keys import find_by_key, key_columns
 from deltaic.compare.unchanged import neighbours
 from deltaic.errors import InputError
@@ -40,10 +41,10 @@ class HistoryEntry:
     """What differs from the value before, for `modified`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry as plain values; a value that is missing is left out."""
+        """The entry as JSON has it; a value that is missing is left out."""
         found: dict[str, Any] = {"version": self.version, "change": self.change}
         if self.value is not MISSING:
-            found["value"] = self.value
+            found["value"] = as_json(self.value)
         if self.differences:
             found["differences"] = [one.to_dict() for one in self.differences]
         return found
@@ -86,7 +87,7 @@ class History:
         """The history as plain values."""
         return {
             "type": self.type_name,
-            "key": list(self.key),
+            "key": as_json(list(self.key)),
             "versions": list(self.versions),
             "touched": list(self.touched),
             "entries": [entry.to_dict() for entry in self.entries],
@@ -190,7 +191,9 @@ class VersionChanges:
                     "removed": counts.removed,
                     "modified": counts.modified,
                     "unchanged": counts.unchanged,
-                    "keys": {kind: [list(key) for key in keys] for kind, keys in self.keys.get(name, {}).items()},
+                    "keys": {
+                        kind: [as_json(list(key)) for key in keys] for kind, keys in self.keys.get(name, {}).items()
+                    },
                 }
                 for name, counts in self.counts.items()
             },

@@ -23,10 +23,17 @@ class Edges:
     name: str
     """The field, or `element`, `key`, `value`."""
     target_type: str
-    owners: Ordinals
-    """Rows, that is places in the ordinals that were asked for; rising."""
     targets: NDArray[np.int32]
     """Ordinals of the target type."""
+    _valid: NDArray[np.bool_] | None = None
+    _offsets: Ordinals | None = None
+
+    @property
+    def owners(self) -> Ordinals:
+        """For each target the row that refers to it, that is a place in the ordinals that were asked for; rising."""
+        if self._offsets is not None:
+            return np.repeat(np.arange(len(self._offsets) - 1), np.diff(self._offsets))
+        return np.arange(len(self.targets)) if self._valid is None else np.flatnonzero(self._valid)
 
 
 def edges_of(state: ReadState, type_name: str, ordinals: Ordinals) -> Iterator[Edges]:
@@ -38,19 +45,18 @@ def edges_of(state: ReadState, type_name: str, ordinals: Ordinals) -> Iterator[E
             if field.referenced is not None and field.referenced in state:
                 column = view.column(field.name, ordinals)
                 assert isinstance(column, FixedColumn)
-                rows = np.arange(len(ordinals)) if column.valid is None else np.flatnonzero(column.valid)
-                yield Edges(field.name, field.referenced, rows, column.values[rows])
+                targets = column.values if column.valid is None else column.values[column.valid]
+                yield Edges(field.name, field.referenced, targets, column.valid)
         return
     members = view.members(ordinals)
-    owners = np.repeat(np.arange(len(ordinals)), np.diff(members.offsets))
     if isinstance(schema, MapSchema):
         assert members.values is not None
         if schema.key in state:
-            yield Edges("key", schema.key, owners, members.elements)
+            yield Edges("key", schema.key, members.elements, None, members.offsets)
         if schema.value in state:
-            yield Edges("value", schema.value, owners, members.values)
+            yield Edges("value", schema.value, members.values, None, members.offsets)
     elif schema.element in state:
-        yield Edges("element", schema.element, owners, members.elements)
+        yield Edges("element", schema.element, members.elements, None, members.offsets)
 
 
 def references(state: ReadState, type_name: str, ordinals: Ordinals) -> Iterator[tuple[str, NDArray[np.int32]]]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.compare.digest import FIXED, column_digest, number_bits
+from deltaic.compare.json_text import as_json
 from deltaic.errors import NotFoundError
 from deltaic.schema.types import FieldType, Kind, ObjectSchema
 from deltaic.state.columns import BytesColumn, Column, FixedColumn
@@ -37,6 +38,8 @@ class FieldStatistics:
     """Of numbers, of lengths in bytes of texts (as UTF-8), of sizes."""
     top: tuple[tuple[Any, int], ...]
     """The most frequent values and how often each occurs, most frequent first."""
+    size_bytes: int
+    """Memory that the field takes in the type itself, without what it refers to."""
 
     def to_dict(self) -> dict[str, Any]:
         """The statistics as plain values."""
@@ -46,10 +49,11 @@ class FieldStatistics:
             "count": self.count,
             "nulls": self.nulls,
             "distinct": self.distinct,
+            "bytes": self.size_bytes,
             "min": self.min,
             "max": self.max,
             "mean": self.mean,
-            "top": [[value, count] for value, count in self.top],
+            "top": [[as_json(value), count] for value, count in self.top],
         }
 
 
@@ -96,6 +100,7 @@ def _field(state: ReadState, type_name: str, schema: ObjectSchema, name: str, to
         high,
         mean,
         tuple(zip(shown, often[chosen].tolist(), strict=True)),
+        state[type_name].bytes_per_field()[name],
     )
 
 
@@ -161,4 +166,6 @@ def _sizes(state: ReadState, type_name: str, kind: Kind, top: int) -> FieldStati
     low, high, mean = (
         (sizes.min().item(), sizes.max().item(), float(sizes.mean())) if len(sizes) else (None, None, None)
     )
-    return FieldStatistics("size", kind.value, len(sizes), 0, len(values), low, high, mean, found)
+    return FieldStatistics(
+        "size", kind.value, len(sizes), 0, len(values), low, high, mean, found, state[type_name].nbytes
+    )

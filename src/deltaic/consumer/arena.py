@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deltaic.binary import buffers
-from deltaic.consumer.arena_folder import Lease, OnStep, PrivateFolder, is_unused
+from deltaic.consumer.arena_folder import Lease, OnStep, PrivateFolder, is_unused, is_unused_elsewhere
 from deltaic.consumer.arena_making import Making, used_name
 from deltaic.consumer.arena_manifest import (
     FORMAT,
@@ -82,6 +82,7 @@ class Arena:
         # What this process wrote stays mapped while the files are there: to write into them again costs no faults.
         self._written: dict[str, Mapping] = {}
         _arenas.add(self)
+        _folders.add(folder)
 
     @property
     def folder(self) -> Path:
@@ -280,8 +281,7 @@ class Arena:
             needed: set[str] = set()
             used = False
             for name, manifest in self._manifests().items():
-                lease = self._leases.get(name)
-                if lease.is_last() if lease is not None else self._is_unused(name):
+                if self._is_unused(name, elsewhere=True):
                     self._folder.unlink(name)
                 else:
                     used = True
@@ -425,8 +425,8 @@ class Arena:
         self._remember(())
         return _Room(serial, sizes, needed)
 
-    def _is_unused(self, name: str, *, remove: bool = False) -> bool:
-        """True if nobody has a lease on a manifest; it is removed before anybody can take one."""
+    def _is_unused(self, name: str, *, elsewhere: bool = False, remove: bool = False) -> bool:
+        """True if nobody, or no other process, has a lease on a manifest; it is removed before anybody can take one."""
         try:
             descriptor = self._folder.open(name)
         except FileNotFoundError:
@@ -437,7 +437,7 @@ class Arena:
                 self._folder.unlink(name)
             return True
         try:
-            unused = is_unused(descriptor)
+            unused = is_unused_elsewhere(descriptor) if elsewhere else is_unused(descriptor)
             if unused and remove:
                 self._folder.unlink(name)
             return unused
@@ -506,6 +506,7 @@ def _version_of(name: str) -> int | None:
 
 
 _arenas: weakref.WeakSet[Arena] = weakref.WeakSet()
+_folders: set[Path] = set()
 
 
 def _after_fork_in_child() -> None:
@@ -514,11 +515,12 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    for arena in list(_arenas):
+    for folder in list(_folders):
         try:
-            arena.close()
+            if folder.is_dir():
+                Arena(folder).close()
         except OSError as error:
-            log.debug("the shared states in %s are left to others: %s", arena.folder, error)
+            log.debug("the shared states in %s are left to others: %s", folder, error)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -258,18 +258,6 @@ class Lease:
         lease = cls(descriptor)
         return lease if os.fstat(descriptor).st_nlink else None
 
-    def is_last(self) -> bool:
-        """True if no other process holds one on the same file. The caller holds the lock of the maker."""
-        try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            last = False
-        else:
-            last = True
-        # A conversion that fails loses the lock; nobody takes what it protects while we are the maker.
-        fcntl.flock(self.descriptor, fcntl.LOCK_SH)
-        return last
-
     def rejoin(self) -> None:
         """Hold a lease of our own instead of the one that we got from our parent."""
         try:
@@ -292,6 +280,20 @@ def is_unused(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def is_unused_elsewhere(descriptor: int) -> bool:
+    """True if no other process holds a lease on an open file. The caller holds the lock of the maker."""
+    inode = os.fstat(descriptor).st_ino
+    own = [lease for lease in list(_leases) if lease.inode == inode]
+    # Nobody takes what leases protect while we are the maker, so that they can be put down for a moment.
+    for lease in own:
+        fcntl.flock(lease.descriptor, fcntl.LOCK_UN)
+    unused = is_unused(descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    for lease in own:
+        fcntl.flock(lease.descriptor, fcntl.LOCK_SH)
+    return unused
 
 
 def _is_own(found: os.stat_result, of_kind: Callable[[int], bool]) -> bool:

@@ -15,6 +15,7 @@ from deltaic.errors import InputError
 from deltaic.index.layers import Layer, advanced
 from deltaic.index.touched import Step, points_elsewhere, touched_between
 from deltaic.index.traversal import Traversal
+from deltaic.kernels import keys
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.read import ReadState
 
@@ -146,7 +147,9 @@ class Following(Generic[Entries]):
             return self
         names = self._traversal.type_names
         if self.definition.type_name not in state:
-            raise InputError(f"there is no type {self.definition.type_name} in the state that {self.definition} goes to")
+            raise InputError(
+                f"there is no type {self.definition.type_name} in the state that {self.definition} goes to"
+            )
         touched = touched_between(self.state, state, names, steps)
         if touched is None:
             traversal = self._traverse(state, self.definition)
@@ -201,9 +204,7 @@ class Following(Generic[Entries]):
         bare.definition, bare._traversal = definition, cls._traverse(state, definition)
         layers = []
         for number in range(int(description["layers"])):
-            own = {
-                name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")
-            }
+            own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
             roots, stale = OrdinalSet.from_words(own["roots"]), OrdinalSet.from_words(own["stale"])
             layers.append(Layer(bare._from_entry_arrays(own), roots, stale))
         wary = bool(description["wary"])
@@ -211,6 +212,14 @@ class Following(Generic[Entries]):
 
     def __repr__(self) -> str:
         return f"<{self.definition}, {len(self.layers)} layers, {self.nbytes:,} bytes>"
+
+
+def live_roots(layer: Layer[Any], roots: NDArray[np.int32], places: slice) -> NDArray[np.int64]:
+    """The roots at some places of a layer that still count."""
+    if layer.stale_words is None:
+        return roots[places].astype(np.int64)
+    bounds = np.array([places.start, places.stop], np.int64)
+    return keys.collect(np.zeros(1, np.int64), bounds, roots, None, layer.stale_words)[1]
 
 
 def rising(ordinals: NDArray[Any]) -> NDArray[np.int64]:

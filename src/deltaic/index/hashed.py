@@ -91,9 +91,7 @@ class HashIndex(Following[GroupEntries]):
     def _from_entry_arrays(self, arrays: Arrays) -> GroupEntries:
         codes = self._traversal.codes
         columns = tuple((arrays[f"values{number}"], arrays.get(f"bytes{number}")) for number in range(len(codes)))
-        return GroupEntries(
-            arrays["table"], columns, codes, arrays["offsets"], arrays["members"], arrays.get("owners")
-        )
+        return GroupEntries(arrays["table"], columns, codes, arrays["offsets"], arrays["members"], arrays.get("owners"))
 
     def find(self, *values: object) -> Ordinals:
         """The ordinals of the records with these values, rising; none where there is no such record."""
@@ -130,9 +128,7 @@ class HashIndex(Following[GroupEntries]):
         for layer in self.layers:
             entries = layer.entries
             groups = entries.finder.find_columns(given, valid, count)
-            found.append(
-                keys.collect(groups, entries.offsets, entries.members, entries.owners, layer.stale_words)
-            )
+            found.append(keys.collect(groups, entries.offsets, entries.members, entries.owners, layer.stale_words))
         if self._plain:
             return found[0]
         rows = np.concatenate([np.repeat(np.arange(count), np.diff(offsets)) for offsets, _ in found])

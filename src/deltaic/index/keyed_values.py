@@ -134,7 +134,7 @@ def _whole_numbers(code: int, values: NDArray[Any]) -> tuple[Column, Mask | None
 
 
 def _from_arrow(code: int, values: Any) -> tuple[Column, Mask | None, int]:
-    kind, batches = read_stream(values)
+    _, batches = read_stream(values)
     parts = [_arrow_part(code, batch) for batch in batches]
     if not parts:
         return _from_list(code, [])

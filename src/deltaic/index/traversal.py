@@ -207,10 +207,10 @@ class _Table:
                 self.ordinals[(*place, name)] = values.astype(np.int64)
             return
         rows = self._rows(place)
-        offsets, elements, values = reader.read_collections(number, rows.ordinals, rows.words, rows.count)
+        offsets, elements, others = reader.read_collections(number, rows.ordinals, rows.words, rows.count)
         self._take(np.repeat(np.arange(self._count, dtype=np.int64), np.diff(offsets)))
         for name, step in steps.items():
-            members = values if step.position == 1 else elements
+            members = others if step.position == 1 else elements
             assert members is not None
             self.ordinals[(*place, name)] = members.astype(np.int64)
 

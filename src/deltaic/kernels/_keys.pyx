@@ -534,9 +534,13 @@ cdef class KeyFinder:
         self._ready()
         return self.state, self.slot.number, self.paths, self.keep
 
+    def _prepare(self):
+        """Call `KeyFinder.__init__`: the first look-up asks for it where that has not been done yet."""
+        raise TypeError("this index was not built")
+
     cdef int _ready(self) except -1:
         if self.slot is NULL:
-            raise TypeError("this index was not built")
+            self._prepare()
         return 0
 
     cdef bint _has_values(self, const Query* queries, int64_t ordinal) noexcept nogil:

@@ -127,6 +127,13 @@ class ChangeIndex:
         self._keys: dict[str, KeyMap] = {}
         self._references = ReferenceCounts()
 
+    def advance(self, state: ReadState) -> None:
+        """Follow to a version that was announced, however it was made; what was never asked for stays unread."""
+        for keys in self._keys.values():
+            keys.advance(state)
+        if self._references.in_use:
+            self._references.advance(state)
+
     def populate(self, cycle: Population, batch: ChangeBatch) -> None:
         """Build the version from the one before and a batch."""
         previous = cycle.previous

@@ -152,7 +152,9 @@ class KeyMap:
             return
         data = state.types.get(self.type_name)
         populated = data.populated if data is not None else OrdinalSet(np.zeros(0, np.uint64))
-        before = None if self._state is None else self._state.types.get(self.type_name)
+        # Past a version in between an ordinal may have gone and come back with another record.
+        follows = self._state is not None and state.origin_tag == self._state.tag
+        before = self._state.types.get(self.type_name) if follows and self._state is not None else None
         if before is None or len(self.numbers) > 4096 + 2 * len(populated):
             self.numbers = KeyNumbers(self._model, self.type_name)
             self._by_ordinal = np.zeros(0, np.int32)

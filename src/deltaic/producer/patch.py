@@ -18,7 +18,7 @@ from deltaic.producer.encode import EncodedBlob
 from deltaic.producer.holding import LeaseHolder
 from deltaic.producer.moving import Ordinals, place, refers_to_moved, serialize_moved
 from deltaic.producer.publish import Publication
-from deltaic.producer.restoring import load_version, restore_exactly
+from deltaic.producer.restoring import load_version
 from deltaic.producer.stage import StagedBlob, stage, unstage
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.read import ReadState
@@ -99,7 +99,7 @@ def bridge(
 ) -> tuple[list[EncodedBlob], int | None]:
     """The deltas from one state to another, checked; and the version in between, if one was needed."""
     writer = WriteState(after.schemas, tag=after.tag)
-    restore_exactly(writer, before)
+    writer.restore(before, exact=True)
     writer.set_tag(after.tag)
     moves = _detours(before, after)
     blobs: list[EncodedBlob] = []

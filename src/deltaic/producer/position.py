@@ -11,7 +11,7 @@ from deltaic.limits import Limits
 from deltaic.producer.attempt import Attempt
 from deltaic.producer.holding import LeaseHolder
 from deltaic.producer.leftovers import base_version, remove_leftovers
-from deltaic.producer.restoring import load_version, restore_exactly
+from deltaic.producer.restoring import load_version
 from deltaic.producer.stage import sweep_staging
 from deltaic.state.read import ReadState
 from deltaic.state.write import WriteState
@@ -160,6 +160,6 @@ class Position:
         write_state, state = self._new_write_state(), None
         if base is not None:
             state = load_version(self._announcements.store, self._announcements, base, limits=self._limits)
-            restore_exactly(write_state, state)
+            write_state.restore(state, exact=True)
             log.info("restored version %d", base)
         self._write_state, self.state, self.version = write_state, state, base

@@ -395,6 +395,7 @@ class Producer:
         """The version is announced; from here on nothing fails the cycle."""
         from_version = self._at.version
         self._at.accept(attempt)
+        self._follow(attempt)
         attempt.close(keep=(BlobKind.SNAPSHOT,) if background else ())
         if background:
             self._snapshots.submit(attempt.blobs[BlobKind.SNAPSHOT], f"{attempt.cycle_id}-snapshot", self._lease.epoch)
@@ -414,6 +415,15 @@ class Producer:
         self._listeners.tell_only(lambda listener: listener.cycle_announced(cycle))
         log.info("%s in %.3f s", cycle, cycle.total_seconds)
         return cycle
+
+    def _follow(self, attempt: Attempt) -> None:
+        """Keep what incremental cycles know up to date; if that fails it is built again when it is next asked for."""
+        assert attempt.state is not None
+        try:
+            self._index.advance(attempt.state)
+        except Exception:
+            log.exception("the index of keys could not follow; it is built again")
+            self._index = ChangeIndex(self.model)
 
     def _failed(self, attempt: Attempt | None, error: BaseException, times: StepTimes) -> None:
         unknown = (

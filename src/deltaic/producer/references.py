@@ -45,7 +45,8 @@ class ReferenceCounts:
         if state is self._state:
             return
         before = self._state
-        if before is None or before.types.keys() != state.types.keys():
+        # Past a version in between an ordinal may have gone and come back with another record.
+        if before is None or state.origin_tag != before.tag or before.types.keys() != state.types.keys():
             before, self._counts = None, {}
         for name, data in state.types.items():
             old = before.types[name].populated if before is not None else OrdinalSet(np.zeros(0, np.uint64))
@@ -56,6 +57,11 @@ class ReferenceCounts:
             if came := data.populated.difference(old):
                 self._change(state, name, came.ordinals(), 1)
         self._state = state
+
+    @property
+    def in_use(self) -> bool:
+        """True once a state was counted."""
+        return self._state is not None
 
     def copy(self) -> Counts:
         """The counts by type and ordinal, to be changed freely; ordinals past the last one count 0."""

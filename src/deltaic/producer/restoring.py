@@ -7,7 +7,6 @@ from deltaic.consumer.plan import plan_refresh
 from deltaic.errors import ChainError
 from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.state.read import ReadState
-from deltaic.state.write import WriteState
 from deltaic.storage.announced import Artifact
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.chain import BlobName, Chain
@@ -33,23 +32,6 @@ def load_version(
         state = read_blob(store, announcements, step, state, limits=limits)
     assert state is not None
     return state
-
-
-def restore_exactly(target: WriteState, state: ReadState) -> None:
-    """Let a write state go on from a read state, with NaN kept apart from null.
-
-    Java's restore takes NaN for null, and so does `WriteState.restore` in given order, to give the same bytes. A
-    producer that keeps records without adding them again would turn NaN into null.
-    """
-    numbered = [writer.ordinals for writer in target._types.values()]
-    orders = [ordinals.canonical for ordinals in numbered]
-    try:
-        for ordinals in numbered:
-            ordinals.canonical = True
-        target.restore(state)
-    finally:
-        for ordinals, canonical in zip(numbered, orders, strict=True):
-            ordinals.canonical = canonical
 
 
 def read_blob(

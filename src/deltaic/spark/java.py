@@ -78,7 +78,7 @@ def java_home(environment: Mapping[str, str] = os.environ) -> Iterator[str]:
     """
     java = find_java(environment)
     if java is None:
-        raise MissingExtraError(f"Spark without a Java {OLDEST_VERSION} or newer on this machine", "java")
+        raise MissingExtraError(f"Spark, on a machine without a Java {OLDEST_VERSION} or newer,", "java")
     if not java.from_package:
         yield str(java.home)
         return

@@ -29,6 +29,7 @@ from deltaic.state.columns import (
 )
 from deltaic.state.logical_arrow import fitting, logical_column, logical_field
 from deltaic.state.records import StateRecords, is_boxed
+from deltaic.state.unfolding import BATCH_ELEMENTS, Budget, TooManyElementsError, count_elements, row_elements
 
 BATCH_ROWS = 65_536
 """Rows of a batch, unless asked otherwise."""
@@ -87,23 +88,39 @@ def to_arrow(
         raise InputError("depth is not negative, and a batch has at least one row")
     if on_invalid_text not in ("error", "replace"):
         raise InputError(f"on_invalid_text is 'error' or 'replace', not {on_invalid_text!r}")
-    nest = _Nest(records, on_invalid_text, notes or {})
+    nest = _Nest(records, on_invalid_text, notes or {}, Budget(BATCH_ELEMENTS))
     members = nest.members(type_name, fields)
     children = tuple(nest.member_field(type_name, member, depth) for member in members)
     if ordinal_column is not None:
         children = (ArrowField(ordinal_column, "i", False), *children)
     kind = ArrowField("", "+s", False, children)
 
+    def batch(part: Ordinals, budget: Budget) -> ArrowColumn:
+        within = replace(nest, budget=budget)
+        columns = [within.member_column(type_name, member, part, depth) for member in members]
+        if ordinal_column is not None:
+            numbers = ArrowField(ordinal_column, "i", False)
+            columns.insert(0, ArrowColumn(numbers, len(part), data=part.astype(np.int32)))
+        made = struct_column("", tuple(columns), len(part))
+        return replace(made, field=_agreed(made.field, kind, type_name))
+
+    def cut(part: Ordinals) -> Iterator[ArrowColumn]:
+        try:
+            made = batch(part, Budget(BATCH_ELEMENTS if len(part) > 1 else row_elements(records)))
+        except TooManyElementsError as error:
+            if len(part) == 1:
+                raise InputError(
+                    f"type {type_name}, record {part[0]} {error}: follow fewer references", "TooLarge"
+                ) from None
+            yield from cut(part[: len(part) // 2])
+            yield from cut(part[len(part) // 2 :])
+        else:
+            yield made
+
     def batches() -> Iterator[ArrowColumn]:
         ordinals = rows.all()
         for start in range(0, rows.count, batch_rows):
-            part = ordinals[start : start + batch_rows]
-            columns = [nest.member_column(type_name, member, part, depth) for member in members]
-            if ordinal_column is not None:
-                numbers = ArrowField(ordinal_column, "i", False)
-                columns.insert(0, ArrowColumn(numbers, len(part), data=part.astype(np.int32)))
-            batch = struct_column("", tuple(columns), len(part))
-            yield replace(batch, field=_agreed(batch.field, kind, type_name))
+            yield from cut(ordinals[start : start + batch_rows])
 
     return ArrowTable(kind, rows.count, batches)
 
@@ -125,6 +142,7 @@ class _Nest:
     records: StateRecords
     on_invalid_text: InvalidText
     notes: Logical
+    budget: Budget
 
     def note(self, type_name: str, place: str) -> LogicalType | None:
         """What a field, `element`, `key` or `value` stands for, if its schema does not say all of it."""
@@ -238,6 +256,7 @@ class _Nest:
     def _collections(
         self, name: str, type_name: str, ordinals: Ordinals, present: Mask | None, depth: int
     ) -> ArrowColumn:
+        self.budget.take(count_elements(self.records.types[type_name], ordinals))
         found = read_collections(self.records, type_name, Rows(len(ordinals), ordinals=ordinals))
         schema = self.records.types[type_name].schema
         if isinstance(schema, MapSchema):

@@ -1,11 +1,14 @@
 """Where blobs come from: a path, bytes, or anything with `read()`.
 
-A file is mapped, so that its bytes are copied once, into the state. Nothing of the mapping stays in use afterwards: a
-file that is overwritten in place later cannot change a state.
+A file, given by its path or open, is mapped, so that its bytes are copied once, into the state. Nothing of the mapping
+stays in use afterwards: a file that is overwritten in place later cannot change a state. Of any other stream the bytes
+are held until the state is made.
 """
 
+import io
 import mmap
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +35,8 @@ def opened(source: Source, limits: Limits) -> Iterator[Cursor]:
             yield cursor
     else:
         name = str(getattr(source, "name", "<stream>"))
-        yield Cursor(_read_all(source, name, limits), name)
+        mapping = _map_rest(source, name, limits)
+        yield Cursor(_read_all(source, name, limits) if mapping is None else mapping, name)
 
 
 @contextmanager
@@ -51,6 +55,23 @@ def _mapped(path: Path, limits: Limits) -> Iterator[Cursor]:
         raise DecodeError("Truncated", "a folder, not a blob", path.name) from None
     cursor = Cursor(mapping, path.name)
     yield cursor
+
+
+def _map_rest(stream: BinaryIO, name: str, limits: Limits) -> memoryview | None:
+    """The rest of a file that is open, mapped; None for streams that are none, or that decode what they read."""
+    if not isinstance(stream, io.FileIO | io.BufferedReader | io.BufferedRandom):
+        return None
+    try:
+        state = os.fstat(stream.fileno())
+        start = stream.tell()
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(state.st_mode) or start >= state.st_size:
+        return None
+    _check_size(state.st_size - start, name, limits)
+    mapping = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    stream.seek(0, os.SEEK_END)
+    return memoryview(mapping)[start:]
 
 
 def _read_all(stream: BinaryIO, name: str, limits: Limits) -> bytearray:

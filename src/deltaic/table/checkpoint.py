@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from deltaic.errors import CommitConflictError, DecodeError, NotFoundError
+from deltaic.errors import CommitConflictError, DecodeError, InputError, NotFoundError
 from deltaic.storage import Store
 from deltaic.storage.names import safe_join
 from deltaic.table.actions import Action, AddFile, Metadata, Protocol, decode_object, read_actions, write_actions
@@ -135,7 +135,7 @@ def write_hint(log: Store, hint: Hint) -> bool:
                 old = decode_hint(blob.data, HINT_NAME)
             except DecodeError:
                 old = None
-            if old is not None and old.version > hint.version:
+            if old is not None and old.version > hint.version and _leads_somewhere(log, old):
                 return False
             if blob.data != data:
                 log.put_if_match(HINT_NAME, data, blob.etag)
@@ -143,6 +143,16 @@ def write_hint(log: Store, hint: Hint) -> bool:
         except CommitConflictError:
             continue
     return False
+
+
+def _leads_somewhere(log: Store, hint: Hint) -> bool:
+    """Whether what a hint names exists; one that runs ahead of the log is wrong and may be put back."""
+    folder = hint.state_dir if hint.format == AVRO_FORMAT and hint.state_dir else None
+    prefix = f"{folder}/" if folder else checkpoint_name(hint.version)
+    try:
+        return any(True for _ in log.list(prefix))
+    except InputError:
+        return False
 
 
 def read_checkpoint(log: Store, version: int) -> JsonCheckpoint | None:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from deltaic.errors import InputError
 from deltaic.kernels import manifest as kernel
 from deltaic.table.actions import NULL_PARTITION, AddFile
 from deltaic.table.columns import FileColumns
@@ -21,7 +22,7 @@ from deltaic.table.manifest import ManifestInfo
 from deltaic.table.predicate import And, Compare, In, IsNull, Not, Or, Predicate, columns_in
 from deltaic.table.settings import Settings
 from deltaic.table.snapshot import Rows, Snapshot
-from deltaic.table.values import FLOATS, INTEGERS, comparable, parse
+from deltaic.table.values import FLOATS, INTEGERS, comparable, parse, to_text
 
 Mask: TypeAlias = NDArray[np.bool_]
 _Leaf: TypeAlias = Compare | In | IsNull
@@ -212,10 +213,17 @@ class _Pruner:
         low, high, value = parse(bounds.min, kind), parse(bounds.max, kind), self._value(leaf.value, leaf.column)
         if low is None or high is None or value is None or not _outside(operator, low, high, value):
             return True
-        # The first writers compared these bounds as texts: 9 was the largest of twelve months.
-        if self._typed_bounds or kind == "string":
+        if self._typed_bounds:
             return False
-        return not _outside(operator, bounds.min, bounds.max, str(leaf.value))
+        # The first writers compared these bounds as texts: 9 was the largest of twelve months.
+        try:
+            text = to_text(leaf.value, kind, instants=True)
+        except InputError:
+            return True
+        # Java compares UTF-16 units, which sorts what lies beyond U+DFFF otherwise.
+        if any(character >= "\ue000" for character in (*bounds.min, *bounds.max, *text)):
+            return True
+        return not _outside(operator, bounds.min, bounds.max, text)
 
     def _statistics_leaf(self, columns: FileColumns, leaf: _Leaf, negated: bool) -> Mask:
         every = np.ones(len(columns), bool)
@@ -253,13 +261,14 @@ class _Pruner:
             equal = np.array([fine and number == value for number, fine in pairs], bool)
             return _Side(less, equal, known & ~less & ~equal, equal)
         if kind in FLOATS:
-            less, greater = numbers < float(value), numbers > float(value)
+            number = _double(value)
+            less, greater = numbers < number, numbers > number
             # A filter's exact number may lie beside the double it is rounded to.
-            exact = float(value) == value
+            exact = number == value
             return _Side(known & less, known & ~less & ~greater & exact, known & greater, known & exact)
         ceiling, floor = _ceiling(value), _floor(value)
-        less = np.full(len(numbers), ceiling > _MAX) if abs(ceiling) > _MAX else numbers < ceiling
-        greater = np.full(len(numbers), floor < -_MAX) if abs(floor) > _MAX else numbers > floor
+        less = numbers < ceiling if _LEAST <= ceiling <= _MOST else np.full(len(numbers), ceiling > 0)
+        greater = numbers > floor if _LEAST <= floor <= _MOST else np.full(len(numbers), floor < 0)
         return _Side(known & less, known & ~less & ~greater, known & greater, known)
 
     def _text_side(self, compared: NDArray[np.int8], value: str) -> "_Side":
@@ -333,7 +342,14 @@ def _evaluate(predicate: Predicate, leaf: Callable[[_Leaf, bool], Mask], negated
     return leaf(predicate, negated)
 
 
-_MAX = 2**62
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def _double(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _ceiling(value: Any) -> int:

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from deltaic.errors import DecodeError
@@ -60,8 +61,6 @@ def schemas_in(configuration: Mapping[str, str]) -> dict[str, str]:
 
 def referenced(adds: Iterable[AddFile], known: Mapping[str, str]) -> tuple[list[AddFile], dict[str, str]]:
     """Files with their inline mappings turned into references, and the schemas that were not known yet."""
-    from dataclasses import replace
-
     new: dict[str, str] = {}
     hashes: dict[str, str] = {}
     kept: list[AddFile] = []

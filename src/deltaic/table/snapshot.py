@@ -190,6 +190,11 @@ class Snapshot:
         return schemas.resolve(add, self.registry)
 
 
+def is_absolute(path: str) -> bool:
+    """Whether the path of an add action leads out of the table's folder."""
+    return path.startswith("/") or "://" in path
+
+
 def _last_of_each_path(parts: list[tuple[FileColumns, Rows]]) -> list[tuple[FileColumns, Rows]]:
     """Of several entries of one path the last; only other writers' states have such."""
     if not parts:

@@ -245,6 +245,24 @@ def test_sets_and_maps_differ_by_their_members():
     ]
 
 
+def test_maps_keyed_by_bytes_are_compared_and_shown():
+    model = "A @PrimaryKey(n) { int n; M m; } M Map<Bytes,Bytes>; Bytes { bytes value; }"
+
+    def made(value):
+        state = WriteState(parse_schemas(model))
+        key, other = (state.add_object("Bytes", {"value": each}) for each in (b"\x01", value))
+        state.add_object("A", {"n": 1, "m": state.add_map("M", [(key, other)])})
+        return snapshot(state)
+
+    found = diff(made(b"\x02"), made(b"\x03"))
+    (change,) = found["A"].records()
+    assert [str(one) for one in change.differences()] == ['m{"0x01"}: "0x02" -> "0x03"']
+    assert json.loads(json.dumps(found.to_dict(limit=1)))["types"]["A"]["records"][0]["before"]["m"] == [
+        ["AQ==", "Ag=="]
+    ]
+    assert shown(change.before) == '{"n": 1, "m": [["0x01", "0x02"]]}'
+
+
 def test_values_for_people_are_short_and_printable():
     assert shown(None) == "null" and shown("") == '""' and shown([]) == "[]" and shown(MISSING) == "missing"
     assert shown(b"\x00\xff") == '"0x00ff"' and shown("\ud800") == '"\\ud800"' and shown("ö") == '"ö"'
@@ -277,6 +295,23 @@ def test_a_recorded_delta_is_the_diff_of_its_ends(hollow_fixtures):
     for name, one in found.items():
         added = after[name].populated.difference(before[name].populated)
         assert one.counts.added + one.counts.modified == len(added), name
+
+
+@pytest.mark.parametrize("case", ["collections", "hash-keys", "scalars", "shards"])
+def test_a_state_by_deltas_and_one_by_snapshot_do_not_differ(case, project_root):
+    folder = project_root / "tests/golden/hollow" / case
+    walked = ReadState.load(folder / "snapshot-1")
+    version = 1
+    while (delta := folder / f"delta-{version}-{version + 1}").exists():
+        version += 1
+        before, walked = walked, walked.apply(delta)
+        loaded = ReadState.load(folder / f"snapshot-{version}")
+        assert not diff(walked, loaded) and not diff(loaded, walked)
+        step, jump = diff(before, walked), diff(before, loaded)
+        assert step and {name: one.counts for name, one in step.items()} == {
+            name: one.counts for name, one in jump.items()
+        }
+    assert version > 2
 
 
 def test_bytes_of_a_state_can_come_from_anywhere():

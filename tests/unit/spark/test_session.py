@@ -1,5 +1,6 @@
 """A session on one machine: lean, in UTC, with this very Python; and one that is there is used as it is."""
 
+import contextlib
 import importlib.util
 import os
 import sys
@@ -74,11 +75,17 @@ class TestRunning:
         assert found[0].conf.get("spark.sql.shuffle.partitions") == "2"
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-def test_a_master_that_spark_does_not_know_is_one_sentence(spark, monkeypatch):
-    # The session of the other tests stays: a second context is refused by Spark, with whatever master.
-    monkeypatch.setattr("deltaic.spark.session._active_session", lambda: None)
-    with pytest.raises(InputError, match="Spark does not start with master 'local\\[2\\]'") as raised:
-        session(config={"spark.master": "nonsense", "spark.driver.memory": "1g"})
-    assert "\n" not in str(raised.value)
+def test_what_spark_says_when_it_does_not_start_is_handed_on(monkeypatch):
+    pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed")
+    from pyspark.sql import SparkSession
+
+    def refuse(_builder):
+        raise pyspark.errors.PySparkRuntimeError("the gateway ended")
+
+    module = sys.modules["deltaic.spark.session"]
+    monkeypatch.setattr(module, "_active_session", lambda: None)
+    monkeypatch.setattr(module, "java_home", lambda: contextlib.nullcontext("somewhere"))
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
+    with pytest.raises(InputError, match="Spark does not start with master 'local\\[2\\]': the gateway ended"):
+        session()
+    assert os.environ.get("JAVA_HOME") != "somewhere"

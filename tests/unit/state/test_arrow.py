@@ -1,8 +1,10 @@
 """Arrow in and out of states: exact values, nulls, slices; no pyarrow in the code under test."""
 
 import gc
+import io
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -177,6 +179,7 @@ def test_members_are_arrow_lists_and_maps(state):
 def test_without_pyarrow_everything_but_to_pyarrow_works():
     code = """
 import sys
+import tracemalloc
 sys.modules["pyarrow"] = None
 from tests.unit.state.movies import catalogue
 from deltaic.binary.arrow import read_stream
@@ -318,3 +321,47 @@ def test_a_failing_batch_ends_the_stream_with_its_message():
 
     with pytest.raises((pa.ArrowInvalid, InputError), match="row 7 is bad"):
         pa.table(ArrowTable(ArrowField("", "+s", False), 4, broken))
+
+
+def unfolding(*lists):
+    """A state of lists of lists: each is the ordinals of its elements."""
+    from deltaic.schema.text import parse_schemas
+    from deltaic.state.read import ReadState
+    from deltaic.state.write import WriteState
+
+    state = WriteState(parse_schemas("Nest List<Nest>;"))
+    for elements in lists:
+        state.add_list("Nest", elements)
+    stream = io.BytesIO()
+    state.write_snapshot(stream)
+    return ReadState.load(stream.getvalue())
+
+
+def test_a_row_that_unfolds_to_far_more_than_the_state_holds_is_refused_before_memory_is_taken():
+    # 3,000 elements, of which the third level would make 10^9.
+    state = unfolding([], [0] * 1000, [1] * 1000, [2] * 1000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"type Nest, record 3 unfolds to more than [\d,]+ elements") as refused:
+            list(state["Nest"].to_arrow(depth=3, ordinals=[3, 3]).batches())
+        assert refused.value.code == "TooLarge"
+        assert tracemalloc.get_traced_memory()[1] < 128 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_batch_that_unfolds_to_too_much_is_cut_and_gives_the_same_rows(monkeypatch):
+    state = unfolding([], *[[0] * number for number in range(1, 40)])
+    whole = state["Nest"].to_arrow(depth=1)
+    assert len(list(whole.batches())) == 1
+    monkeypatch.setattr("deltaic.state.arrow.BATCH_ELEMENTS", 100)
+    cut = state["Nest"].to_arrow(depth=1)
+    assert len(list(cut.batches())) > 5
+    assert rows(cut) == rows(whole) and len(rows(cut)) == 40
+
+
+def test_one_list_larger_than_a_batch_is_a_row_all_the_same(monkeypatch):
+    monkeypatch.setattr("deltaic.state.unfolding.BATCH_ELEMENTS", 100)
+    monkeypatch.setattr("deltaic.state.arrow.BATCH_ELEMENTS", 100)
+    state = unfolding([], [0] * 5000)
+    assert [len(row["elements"]) for row in rows(state["Nest"].to_arrow(depth=1))] == [0, 5000]

@@ -1,5 +1,6 @@
 """Read states: loading, following deltas, sharing, filters, limits."""
 
+import gzip
 import io
 from pathlib import Path
 
@@ -25,6 +26,27 @@ def test_a_path_bytes_and_a_stream_give_the_same_state():
     assert dump_state(ReadState.load(io.BytesIO(path.read_bytes()))) == expected
     with path.open("rb") as file:
         assert dump_state(ReadState.load(file)) == expected
+
+
+def test_an_open_file_is_mapped_from_where_it_stands_and_then_read_to_its_end(tmp_path, monkeypatch):
+    data = (SCALARS / "snapshot-1").read_bytes()
+    path = tmp_path / "blob"
+    path.write_bytes(b"before" + data)
+    monkeypatch.setattr("deltaic.state.source._read_all", None)
+    with path.open("rb") as file:
+        file.read(6)
+        assert dump_state(ReadState.load(file)) == dump_state(ReadState.load(data))
+        assert file.read() == b""
+    with path.open("rb") as file, pytest.raises(LimitError):
+        ReadState.load(file, limits=Limits(max_blob_bytes=100))
+
+
+def test_a_stream_that_unpacks_what_a_file_holds_is_not_mistaken_for_the_file(tmp_path):
+    path = SCALARS / "snapshot-1"
+    packed = tmp_path / "snapshot-1.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    with gzip.open(packed) as stream:
+        assert dump_state(ReadState.load(stream)) == dump_state(ReadState.load(path))
 
 
 def test_applying_a_delta_leaves_the_old_state_as_it_was():

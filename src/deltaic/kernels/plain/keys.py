@@ -198,7 +198,17 @@ class KeyFinder:
             _check_table(slots)
             if exact and (len(paths) != 1 or paths[0].code not in _WHOLE):
                 raise InputError("a table is exact for one whole number only")
-        self._key_parts = (state, number, paths, tables)
+        self._made_parts = (state, number, paths, tables)
+
+    def _prepare(self) -> None:
+        """Call `KeyFinder.__init__`: the first look-up asks for it where that has not been done yet."""
+        raise TypeError("this index was not built")
+
+    @property
+    def _key_parts(self) -> Any:
+        if not hasattr(self, "_made_parts"):
+            self._prepare()
+        return self._made_parts
 
     def _finder(self) -> Any:
         """What another finder of the same keys is made of."""

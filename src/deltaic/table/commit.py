@@ -1,0 +1,385 @@
+"""Commits: one put-if-absent of the next version file, then the state and the hint.
+
+    plan against the newest snapshot → put N.json if absent → committed
+                     ↑                        │ conflict: is it ours? else read the winners,
+                     └── wait, a random share ┘           check (conflict.py), try N+1
+
+Three outcomes. *Committed*: a `Commit`. *Conflict*: CommitConflictError, nothing was written. *Unknown*:
+CommitUnknownError, the store does not answer and the version may be there or come. After an answer that got lost, the
+version file is read back and compared with our bytes; as long as it is not there the same bytes are put again, so that
+a request that arrives late meets its own content. Files of a commit are never deleted here, least of all after an
+unknown outcome.
+
+What follows the version file cannot fail the commit: a missing state is made up by the next writer, and readers replay.
+"""
+
+import logging
+import random as random_module
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from deltaic.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    DeltaicError,
+    InputError,
+    NotFoundError,
+    StorageError,
+)
+from deltaic.storage import Store
+from deltaic.table.actions import Action, Protocol, write_actions
+from deltaic.table.checkpoint import AVRO_FORMAT, Hint, JsonCheckpoint, write_checkpoint, write_hint
+from deltaic.table.compaction import NewState, build_state
+from deltaic.table.conflict import Changes, Isolation, check, composed
+from deltaic.table.log import Log
+from deltaic.table.manifest import manifest_exists, write_manifest
+from deltaic.table.protocol import (
+    FAMILY,
+    FAMILY_KEY,
+    NOTE_KEY,
+    OPERATION_KEY,
+    TOKEN_KEY,
+    TRANSACTION_PREFIX,
+    USER_PREFIX,
+    check_writable,
+    is_ours,
+    lasting,
+)
+from deltaic.table.registry import PREFIX, referenced
+from deltaic.table.settings import Settings
+from deltaic.table.snapshot import Part, Snapshot
+from deltaic.table.state import encode_state
+from deltaic.table.snapshot import is_absolute
+from deltaic.table.versionfile import VersionFile, pack_text, version_name
+
+log = logging.getLogger("deltaic.table")
+
+_READ_BACKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What became of a commit that is in the table."""
+
+    version: int
+    operation: str
+    attempts: int = 1
+    repeated: bool = False
+    """The application's transaction was in the table already; nothing was written."""
+    state_kind: str | None = None
+    """How the state after it was written, or None if it was not."""
+    state_problem: str | None = None
+    """Why not. The commit is in the table all the same; readers of older generations see it with the next state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a commit is made: what it carries beside its changes, and when it may be overtaken."""
+
+    isolation: Isolation = Isolation.SERIALIZABLE
+    replan: bool = False
+    """Plan again instead of checking for conflicts: the operation is about the table as it is at its turn."""
+    note: str | None = None
+    user: Mapping[str, str] = field(default_factory=dict)
+    transaction: tuple[str, int] | None = None
+    """Application and number: a transaction whose number is not above the application's last is not repeated."""
+    merge: bool = False
+    force: bool = False
+    """Write over the refusal to write a damaged table; for repairs."""
+
+
+@dataclass
+class Committer:
+    """Makes the commits of one table."""
+
+    log: Log
+    files: Store
+    settings: Settings
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    random: random_module.Random = field(default_factory=random_module.Random)
+
+    def commit(self, snapshot: Snapshot, plan: Callable[[Snapshot], Changes], terms: Terms) -> tuple[Commit, Snapshot]:
+        """Commit what `plan` makes of a snapshot, and give the snapshot after it.
+
+        Raises:
+            CommitConflictError: another commit does not let this one follow, or too many came first.
+            CommitUnknownError: the store did not answer; the message has the version and the token.
+        """
+        token = secrets.token_hex(16)
+        changes = plan(snapshot)
+        self._check_old_files(changes)
+        for attempt in range(1, self.settings.retry_max_attempts + 1):
+            self._check_family(snapshot, force=terms.force)
+            if self._repeated(snapshot, terms):
+                return Commit(snapshot.version, changes.operation, attempt, repeated=True), snapshot
+            actions = self._actions(snapshot, changes, terms, token)
+            data = self._bytes(snapshot, actions, token)
+            version = snapshot.version + 1
+            if self._put(version, data, token):
+                committed = VersionFile(version, tuple(actions), len(data))
+                after = snapshot.advance(committed, self._now_ms())
+                return self.finish(after, changes.operation, attempt, after_merge=terms.merge)
+            snapshot = self._after_winners(snapshot, changes, terms)
+            if terms.replan:
+                changes = plan(snapshot)
+            if attempt < self.settings.retry_max_attempts:
+                self.sleep(self._delay_seconds(attempt))
+        attempts = self.settings.retry_max_attempts
+        raise CommitConflictError(f"{changes.operation}: {attempts} times another commit came first; nothing was written")
+
+    def _check_family(self, snapshot: Snapshot, *, force: bool) -> None:
+        check_writable(snapshot.protocol, self.log.url)
+        if force:
+            return
+        state = snapshot.state
+        if state is not None and state.version == snapshot.version:
+            if state.own:
+                return
+        elif snapshot.version and is_ours(snapshot.metadata):
+            state = self.log.state(snapshot.version)
+            if state is not None and not state.own:
+                reason = f"version {snapshot.version} of {self.log.url} has a state of another writer under our number"
+                raise InputError(
+                    f"{reason}: look with `deltaic table verify`, then `deltaic table repair`", "ForeignState"
+                )
+            return
+        else:
+            return
+        if self.log.version_bytes(snapshot.version) is None:
+            reason = f"{self.log.url} is committed to by states alone, by another family of writers"
+            raise InputError(f"{reason}: stop those, then run `deltaic table adopt`", "NotAdopted")
+
+    def _check_old_files(self, changes: Changes) -> None:
+        """Files that waited long for their commit may have been cleaned up: look before the table refers to them."""
+        oldest_ms = self._now_ms() - self.settings.file_retention_hours * 1_800_000
+        for add in changes.adds:
+            if add.modified_ms < oldest_ms and not is_absolute(add.path):
+                try:
+                    self.files.head(add.path)
+                except NotFoundError as error:
+                    raise NotFoundError(f"{add.path} waited too long for its commit and is gone") from error
+
+    def _repeated(self, snapshot: Snapshot, terms: Terms) -> bool:
+        if terms.transaction is None:
+            return False
+        application, number = terms.transaction
+        last = snapshot.transactions.get(application)
+        return last is not None and last >= number
+
+    def _actions(self, snapshot: Snapshot, changes: Changes, terms: Terms, token: str) -> list[Action]:
+        """The lines of the version file."""
+        adds = list(changes.adds)
+        own: dict[str, str | None] = dict(changes.configuration)
+        protocol = changes.protocol or snapshot.protocol
+        if protocol.min_writer_version >= 3:
+            adds, schemas = referenced(adds, snapshot.registry)
+            own |= {PREFIX + reference: text for reference, text in schemas.items()}
+        if terms.transaction is not None:
+            own[TRANSACTION_PREFIX + terms.transaction[0]] = str(terms.transaction[1])
+        if not is_ours(snapshot.metadata):
+            own[FAMILY_KEY] = FAMILY
+        of_this: dict[str, str | None] = {USER_PREFIX + key: value for key, value in terms.user.items()}
+        if terms.note is not None:
+            of_this[NOTE_KEY] = terms.note
+        bare = not adds and not changes.removes
+        if bare or not self.settings.compress_versions:
+            of_this[TOKEN_KEY] = token
+        actions: list[Action] = [] if changes.protocol is None else [changes.protocol]
+        if own or of_this or changes.touches_metadata:
+            of_this[OPERATION_KEY] = changes.operation
+            kept = replace(snapshot.metadata, configuration=lasting(snapshot.metadata.configuration))
+            actions.append(composed(kept, replace(changes, configuration={**own, **of_this})))
+        return [*actions, *changes.removes, *adds, *changes.skips]
+
+    def _bytes(self, snapshot: Snapshot, actions: list[Action], token: str) -> bytes:
+        return pack_text(write_actions(actions), compressed=self.settings.compress_versions, token=token)
+
+    def _put(self, version: int, data: bytes, token: str) -> bool:
+        """Put a version file; False if another commit has the version."""
+        name = version_name(version)
+        for attempt in range(1, self.settings.retry_max_attempts + 1):
+            try:
+                self.log.store.put_if_absent(name, data)
+                return True
+            except CommitConflictError:
+                # A client below may have repeated a request of ours whose answer was lost.
+                return self._read_back(version, token) == data
+            except CommitUnknownError as error:
+                found = self._read_back(version, token)
+                if found is not None:
+                    return found == data
+                if attempt == self.settings.retry_max_attempts:
+                    raise self._unknown(version, token) from error
+            self.sleep(self._delay_seconds(attempt))
+        raise self._unknown(version, token)
+
+    def _read_back(self, version: int, token: str) -> bytes | None:
+        for attempt in range(1, _READ_BACKS + 1):
+            try:
+                return self.log.version_bytes(version)
+            except StorageError as error:
+                if attempt == _READ_BACKS:
+                    raise self._unknown(version, token) from error
+            self.sleep(self._delay_seconds(attempt))
+        raise self._unknown(version, token)
+
+    def _unknown(self, version: int, token: str) -> CommitUnknownError:
+        return CommitUnknownError(f"version {version} of {self.log.url} may or may not be written (token {token})")
+
+    def _after_winners(self, snapshot: Snapshot, changes: Changes, terms: Terms) -> Snapshot:
+        """The newest snapshot, once every commit in between was found to let ours follow."""
+        seen = snapshot
+        while True:
+            winner = self.log.read_version(seen.version + 1)
+            if winner is None:
+                break
+            isolation = Isolation.SNAPSHOT if terms.replan else terms.isolation
+            checked = replace(changes, removes=(), adds=changes.adds) if terms.replan else changes
+            check(checked, seen, winner, isolation=isolation, settings=self.settings, where=self.log.url)
+            seen = seen.advance(winner)
+        if seen.version == snapshot.version:
+            raise StorageError(f"version {seen.version + 1} of {self.log.url} is taken but cannot be read")
+        # The winner's state may be there by now: replaying from it keeps the tail short.
+        state = self.log.state(seen.version)
+        if state is not None and state.own and state.metadata is not None:
+            parts = tuple(Part(i, k) for i, k in zip(state.manifests, state.manifest_keys(), strict=True))
+            return replace(
+                seen, base=parts, state=state, tail={}, hidden=frozenset(state.tombstones), schemas=state.schemas
+            )
+        return seen
+
+    def finish(
+        self, after: Snapshot, operation: str, attempts: int, *, after_merge: bool = False, force_full: bool = False
+    ) -> tuple[Commit, Snapshot]:
+        """Write what follows a version file: its state or JSON checkpoint, and the hint."""
+        commit = Commit(after.version, operation, attempts)
+        try:
+            if writes_json(after, self.settings):
+                if self.settings.checkpoint_enabled and after.version % self.settings.checkpoint_interval == 0:
+                    self.write_json_checkpoint(after)
+                    commit = replace(commit, state_kind="json")
+                return commit, after
+            if not self.settings.checkpoint_enabled:
+                return commit, after
+            made, after = self.write_state(after, after_merge=after_merge, force_full=force_full)
+            return replace(commit, state_kind=made), after
+        except DeltaicError as error:
+            # The version file is the commit; what failed here is made up by the next one.
+            log.warning("version %d is committed, but not its state: %s", after.version, error)
+            return replace(commit, state_problem=str(error)), after
+
+    def write_state(
+        self, snapshot: Snapshot, *, after_merge: bool = False, force_full: bool = False
+    ) -> tuple[str, Snapshot]:
+        """Write the state of a snapshot if it has none, then the hint; gives how, and the snapshot on that state."""
+        made = build_state(
+            snapshot, self.settings, created_ms=self._now_ms(), force_full=force_full, after_merge=after_merge
+        )
+        started = self.clock()
+        for manifest in made.manifests:
+            write_manifest(self.log.store, manifest, self.log.cache)
+        name, data = self._encoded(made)
+        self._keep_manifests(made, started)
+        key = f"{made.state.folder}/{name}"
+        try:
+            self.log.store.put_if_absent(key, data)
+        except CommitConflictError:
+            other = self.log.state(made.state.version)
+            if other is None or not other.own:
+                raise InputError(
+                    f"{self.log.url}/{key} was written by another family of writers", "ForeignState"
+                ) from None
+            made = NewState(other, (), made.kind)
+        write_hint(self.log.store, hint_of(made, self._now_ms()))
+        return made.kind, on_state(snapshot, made)
+
+    def replace_state(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
+        """Write the full state of a snapshot over the one that it has: the same files, fewer manifests."""
+        made = build_state(snapshot, self.settings, created_ms=self._now_ms(), force_full=True)
+        started = self.clock()
+        for manifest in made.manifests:
+            write_manifest(self.log.store, manifest, self.log.cache)
+        name, data = self._encoded(made)
+        self._keep_manifests(made, started)
+        key = f"{made.state.folder}/{name}"
+        try:
+            etag = self.log.store.head(key).etag
+        except NotFoundError:
+            etag = None
+        if etag is None:
+            self.log.store.put_if_absent(key, data)
+        else:
+            found = self.log.state(made.state.version)
+            if found is not None and not found.own:
+                raise InputError(f"{self.log.url}/{key} is another writer's; it is not overwritten", "ForeignState")
+            self.log.store.put_if_match(key, data, etag)
+        write_hint(self.log.store, hint_of(made, self._now_ms()))
+        return made.kind, on_state(snapshot, made)
+
+    def write_json_checkpoint(self, snapshot: Snapshot) -> Hint:
+        """Write a JSON checkpoint of a snapshot, then the hint."""
+        checkpoint = JsonCheckpoint(snapshot.version, snapshot.protocol, snapshot.metadata, tuple(snapshot.files()))
+        parts = snapshot.protocol.min_reader_version >= 3
+        hint = write_checkpoint(
+            self.log.store,
+            checkpoint,
+            actions_per_part=self.settings.actions_per_part if parts else 2**62,
+            compressed=self.settings.compress_versions,
+            created_ms=self._now_ms(),
+        )
+        write_hint(self.log.store, hint)
+        return hint
+
+    def _encoded(self, made: NewState) -> tuple[str, bytes]:
+        level = self.settings.state_compression_level
+        return encode_state(
+            made.state, literal=self.settings.literal, codec=self.settings.state_compression, level=level
+        )
+
+    def _keep_manifests(self, made: NewState, started: float) -> None:
+        """After a long pause a clean-up may have taken the new manifests for abandoned ones: put them again."""
+        if self.clock() - started > self.settings.min_manifest_age_hours * 1800:
+            for manifest in made.manifests:
+                if not manifest_exists(self.log.store, manifest.info.path):
+                    write_manifest(self.log.store, manifest, self.log.cache)
+
+    def _delay_seconds(self, attempt: int) -> float:
+        doubled = self.settings.retry_base_delay_ms << min(attempt - 1, 30)
+        step = min(doubled, self.settings.retry_max_delay_ms)
+        return step / 1000 * (0.75 + self.random.random() / 2)
+
+    def _now_ms(self) -> int:
+        return int(self.clock() * 1000)
+
+
+def writes_json(snapshot: Snapshot, settings: Settings) -> bool:
+    """Whether the table's checkpoints are JSON: by the settings, or because its protocol knows nothing else."""
+    return settings.state_format == "json" or snapshot.protocol.min_reader_version < 4
+
+
+def hint_of(made: NewState, created_ms: int) -> Hint:
+    """The hint that leads to a state."""
+    state = made.state
+    return Hint(state.version, state.num_files, state.total_bytes, created_ms, AVRO_FORMAT, state.folder)
+
+
+def on_state(snapshot: Snapshot, made: NewState) -> Snapshot:
+    """The same snapshot, standing on a state of its own version."""
+    state = made.state
+    parts = tuple(Part(info, key) for info, key in zip(state.manifests, state.manifest_keys(), strict=True))
+    hidden = frozenset(state.tombstones)
+    return replace(snapshot, base=parts, state=state, tail={}, hidden=hidden, schemas=state.schemas)
+
+
+def first_protocol(settings: Settings, version: int | None) -> Protocol:
+    """The protocol of a new table."""
+    number = version if version is not None else (3 if settings.state_format == "json" else 4)
+    if not 1 <= number <= 4:
+        raise InputError(f"there is no protocol {number}")
+    if settings.literal and number == 4:
+        features = ("avroState", "schemaDeduplication")
+        return Protocol(4, 4, features, features)
+    return Protocol(number, number)
