@@ -15,11 +15,20 @@ from pathlib import Path
 
 import pytest
 
+from deltaic.binary import buffers
 from deltaic.consumer.arena import Arena
+from deltaic.kernels import PLAIN_ASKED
 from deltaic.state.read import ReadState
 from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, ended, files_in, in_child
 
 PATIENCE_SECONDS = 10
+
+
+@pytest.fixture(autouse=True)
+def files_for_small_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the plain kernels chains are small; their arrays get files of their own all the same."""
+    if PLAIN_ASKED:
+        monkeypatch.setattr(buffers, "_SMALLEST_BYTES", 1 << 10)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -86,6 +87,9 @@ class JavaProducer(JavaService):
     """Hollow's producer in a process of its own; it starts by restoring what is announced."""
 
     def __init__(self, program: Program, folder: Path, model: str = "Movie", *, incremental: bool = False) -> None:
+        # Java's versions are the second and a counter that each process begins at 1: a producer that starts within the
+        # second of another one's last version would mint a smaller one.
+        time.sleep(1 - time.time() % 1)
         super().__init__(program, "produce", *(["--incremental"] if incremental else []), folder, model)
 
     def publish(self, rows: Sequence[dict[str, Any]]) -> int:

@@ -6,12 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from histories import Op
-
 from deltaic.schema.text import parse_schemas
 from deltaic.schema.types import FieldType, ObjectSchema
 from deltaic.state.read import ReadState
 from deltaic.state.write import BlobPart, WriteState
+from tests.interop.histories import Op
 
 
 class Replay:
@@ -21,14 +20,21 @@ class Replay:
         folder: where the blobs go.
         partitioned: use partitioned ordinal maps throughout.
         parts: optional parts by name, with the types each holds.
+        exact: restore values as they were, where Java takes NaN for null.
     """
 
     def __init__(
-        self, folder: Path, *, partitioned: bool = False, parts: Mapping[str, frozenset[str]] | None = None
+        self,
+        folder: Path,
+        *,
+        partitioned: bool = False,
+        parts: Mapping[str, frozenset[str]] | None = None,
+        exact: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._partitioned = partitioned
+        self._exact = exact
         self._parts = dict(parts or {})
         self._ordinals: dict[int, int] = {}
         self._state: WriteState | None = None
@@ -53,7 +59,8 @@ class Replay:
             case "restore":
                 self._written = op["fromVersion"]
                 snapshot = f"snapshot-{self._written}"
-                state.restore(ReadState.load(self._folder / snapshot, parts=self._part_files(snapshot)))
+                read = ReadState.load(self._folder / snapshot, parts=self._part_files(snapshot))
+                state.restore(read, exact=self._exact)
             case "headerTag":
                 state.header_tags[op["key"]] = op["value"]
             case "removeHeaderTag":

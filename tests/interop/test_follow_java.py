@@ -45,7 +45,7 @@ def test_python_follows_a_java_producer_live_and_says_that_nothing_was_verified(
 ) -> None:
     catalogue = Catalogue(11)
     with JavaProducer(java_program, chain) as producer:
-        for _ in range(10):
+        for _ in range(8):
             arrives(follower, producer.publish(catalogue.table()), catalogue)
             catalogue.change()
     assert not (chain / "announced.json").exists()
@@ -84,7 +84,7 @@ def test_python_follows_over_refused_cycles_restarts_and_another_model_and_back(
         java.refresh()
         # An operator announces older versions: back by reverse deltas. They are of the later model, which has no
         # ratings any more; Java and we lose the same ones.
-        for version in [versions[2], versions[0], versions[3], versions[1]]:
+        for version in [versions[2], versions[3], versions[1], versions[0]]:
             producer.announce(version)
             java.refresh()
             assert follower.wait_for(version, WAIT_SECONDS, exact=True)
@@ -92,6 +92,11 @@ def test_python_follows_over_refused_cycles_restarts_and_another_model_and_back(
             with Consumer(str(chain), share=False) as fresh:
                 assert fresh.version == version
             assert follower.status().verified is False and follower.status().stuck is None
+        # From the first version two deltas lead on, one of them to the refused version. Hollow's retriever takes the
+        # one that the folder lists first; we take the way that arrives.
+        producer.announce(versions[3])
+        assert follower.wait_for(versions[3], WAIT_SECONDS, exact=True)
+        assert [row["id"] for row in found(follower["Movie"])] == sorted(catalogue.rows)
     assert follower.listener_errors == 0
 
 
@@ -102,7 +107,7 @@ def test_python_and_java_consumers_of_a_java_chain_hold_the_same_at_every_versio
     consumer = Consumer(str(chain), share=False)
     versions = []
     with JavaProducer(java_program, chain) as producer, JavaConsumer(java_program, chain) as java:
-        for _ in range(6):
+        for _ in range(5):
             versions.append(producer.publish(catalogue.table()))
             catalogue.change()
             java.refresh()
@@ -151,8 +156,6 @@ def split(path: Path) -> tuple[object, ...]:
     data = path.read_bytes()
     header = read_header(cursor := Cursor(data, path.name))
     tags = {
-        name: value
-        for name, value in header.tags.items()
-        if name not in OF_ONE_RUN and not name.startswith("deltaic.")
+        name: value for name, value in header.tags.items() if name not in OF_ONE_RUN and not name.startswith("deltaic.")
     }
     return header.schemas, header.extra, header.sections, tags, data[cursor.position :]

@@ -159,9 +159,7 @@ class Films:
     def __init__(self, seed: int, *, lone_surrogates: bool = True) -> None:
         self._random = choose = random.Random(seed)
         self._texts = [*_TEXTS, *(_LONE if lone_surrogates else ())]
-        self._actors = [
-            Actor(number % 17, self._text(), self._maybe(self._text), self._int()) for number in range(25)
-        ]
+        self._actors = [Actor(number % 17, self._text(), self._maybe(self._text), self._int()) for number in range(25)]
         self._pairs = [Pair(choose.randint(0, 4), choose.randint(-2, 2)) for _ in range(20)]
         self._children = [Child(choose.randint(0, 5), choose.choice(_LONGS)) for _ in range(10)]
         self.movies = [self.movie(number) for number in range(choose.randint(1, 40))]
@@ -237,7 +235,7 @@ class Films:
         return None if self._random.random() < 0.2 else make()
 
     def _text(self) -> str:
-        return self._random.choice([*self._texts, f"text {self._random.randrange(30)}"])
+        return str(self._random.choice([*self._texts, f"text {self._random.randrange(30)}"]))
 
     def _int(self) -> int:
         return self._random.choice([*_INTS, self._random.randint(-99, 99)])

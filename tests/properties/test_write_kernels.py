@@ -123,8 +123,14 @@ def test_objects_are_measured_and_packed_alike(made, data):
         used = np.zeros(len(kinds), np.int64)
         kernel.pack_objects(arena, starts, slots, kinds, bits, words, variable, used)
         results.append((words, used, *variable))
+        again, counted = np.zeros_like(words), np.zeros_like(used)
+        kernel.pack_objects(arena, starts, slots, kinds, bits, again, [arena[:0]] * len(kinds), counted)
+        assert np.array_equal(words, again) and np.array_equal(used, counted)
     for left, right in zip(*results, strict=True):
         assert np.array_equal(left, right)
+    for field in np.flatnonzero(kinds >= STRING).tolist():
+        begins, ends = assert_same("field_ranges", arena, starts, slots, kinds, field)
+        assert np.array_equal(compiled.gather_ranges(arena, begins, ends)[1], results[0][2 + field][: used[field]])
 
 
 @given(objects(fewest=1), st.data())

@@ -27,3 +27,19 @@ def hollow(
         failed += result.failure is not None
     print(f"{passed} passed, {failed} failed")
     raise typer.Exit(1 if failed else 0)
+
+
+@app.command("indextables")
+def indextables(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of recorded index tables, or one of them.")],
+) -> None:
+    """Read every recorded table and compare versions, files, counts: one line each, then `N passed, M failed`."""
+    from deltaic.testing import indextables_conformance
+
+    passed = failed = 0
+    for result in indextables_conformance.run_folder(folder):
+        print(result, flush=True)
+        passed += result.passed
+        failed += not result.passed
+    print(f"{passed} passed, {failed} failed")
+    raise typer.Exit(1 if failed else 0)

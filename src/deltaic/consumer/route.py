@@ -87,7 +87,7 @@ class Router:
             found = plan(usable.chain())
             unknown = [step for step in found.steps if str(step) not in usable.artifacts]
             for step in unknown:
-                usable.settle(step, self._old_entry(_owner(step)), set(names))
+                usable.settle(step, self._old_entry(step.owner), set(names))
             if not unknown:
                 return self._route(found, usable)
 
@@ -148,7 +148,7 @@ class _Usable:
             self.withdrawn.add(entry.version)
         if entry is not None and entry.artifacts:
             self._add(entry)
-        elif entry is not None or _owner(step) <= self._unlisted_until:
+        elif entry is not None or step.owner <= self._unlisted_until:
             for name in present:
                 blob = BlobName.parse(name)
                 if blob is not None and (blob.kind, blob.from_version, blob.to_version) == (
@@ -163,11 +163,6 @@ class _Usable:
 
     def chain(self) -> Chain:
         return Chain.of_names(self._blobs)
-
-
-def _owner(blob: BlobName) -> int:
-    """The version whose cycle wrote a blob: reverse deltas are written with the version that they lead away from."""
-    return max(blob.to_version, blob.from_version or 0)
 
 
 def _parts_of(step: BlobName, parts: Iterable[str]) -> list[BlobName]:

@@ -137,7 +137,9 @@ class _Check:
             if entry.withdrawn:
                 self._withdrawn.add(entry.version)
             for listed in entry.artifacts:
-                self._artifacts.setdefault(listed.name, listed)
+                # What leads to a withdrawn version goes with the next one; its reverse delta stays, for the way back.
+                if listed.name in names or not (entry.withdrawn and listed.kind in ("snapshot", "delta")):
+                    self._artifacts.setdefault(listed.name, listed)
         unlisted = not entries or any(not entry.artifacts for entry in entries)
         for name in sorted(names):
             # In a chain that a Java producer began, blobs without an announced checksum are in order.

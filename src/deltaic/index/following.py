@@ -96,6 +96,17 @@ class Following(Generic[Entries]):
         return cls._made(state, definition, traversal, None, Counts(builds=1), wary=False)
 
     @classmethod
+    def _over(cls, state: ReadState, definition: Definition, roots: OrdinalSet | None) -> Self:
+        """An index of some records only, for one question."""
+        traversal = cls._traverse(state, definition)
+        if roots is None:
+            return cls._build(state, definition)
+        bare = cls.__new__(cls)
+        bare.definition, bare._traversal = definition, traversal
+        layers = (Layer(bare._make(state, roots), roots),)
+        return cls._made(state, definition, traversal, layers, Counts(builds=1), wary=False)
+
+    @classmethod
     def _made(
         cls,
         state: ReadState,

@@ -38,6 +38,14 @@ class PrefixIndex(Following[SortedTexts]):
         return cls._build(state, Definition(cls.KIND, type_name, (path,), "", options))
 
     @classmethod
+    def over(
+        cls, state: ReadState, type_name: str, path: str, roots: OrdinalSet | None, *, fold_case: bool = True
+    ) -> Self:
+        """An index of some records only, for one question."""
+        options = (("fold_case", fold_case), ("tokens", False))
+        return cls._over(state, Definition(cls.KIND, type_name, (path,), "", options), roots)
+
+    @classmethod
     def _traverse(cls, state: ReadState, definition: Definition) -> Traversal:
         traversal = Traversal(state, definition.type_name, definition.match)
         if traversal.codes != (STRING,):

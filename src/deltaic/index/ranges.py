@@ -85,6 +85,11 @@ class RangeIndex(Following[Sorted]):
         return cls._build(state, Definition(cls.KIND, type_name, (path,)))
 
     @classmethod
+    def over(cls, state: ReadState, type_name: str, path: str, roots: OrdinalSet | None) -> Self:
+        """An index of some records only, for one question."""
+        return cls._over(state, Definition(cls.KIND, type_name, (path,)), roots)
+
+    @classmethod
     def _traverse(cls, state: ReadState, definition: Definition) -> Traversal:
         traversal = Traversal(state, definition.type_name, definition.match)
         if traversal.codes[0] in (BOOLEAN, BYTES, REFERENCE):

@@ -1193,7 +1193,7 @@ cdef object read_fixed_column(
             if floating and not by_words and null == ALL_ONES:
                 for i in range(n):
                     here = chosen[i]
-                    if here < 0 or no_value(slot, here, position):
+                    if raw[i] == ALL_ONES or here < 0 or no_value(slot, here, position):
                         raw[i] = <uint64_t>NULL_FLOAT if code == FLOAT else NULL_DOUBLE
             if floating:
                 null = <uint64_t>NULL_FLOAT if code == FLOAT else NULL_DOUBLE

@@ -12,11 +12,11 @@ _Finder = tuple[StateAccess, int, tuple[KeyPath, ...], tuple[_Table, ...]]
 
 def fill_table(
     hashes: NDArray[np.int32], entries: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None, size: int
-) -> NDArray[np.uint64]: ...
+) -> tuple[NDArray[np.uint64], bool]: ...
 
 def number_table(
     state: StateAccess, number: int, position: int, words: NDArray[np.uint64], size: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], bool]: ...
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], bool, bool]: ...
 
 class KeyFinder:
     def __init__(

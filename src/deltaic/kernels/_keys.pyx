@@ -338,7 +338,7 @@ cdef class _Columns:
 # Tables
 
 def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t size):
-    """A table of `size` slots, a power of two, with an entry for each row that is valid.
+    """A table of `size` slots, a power of two, with an entry for each row that is valid; and if a hash is there twice.
 
     Entries are `entries`, or the numbers of the rows. There must be more slots than rows.
     """
@@ -348,6 +348,7 @@ def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t si
     cdef const int64_t* number = NULL
     cdef const uint8_t* flag = NULL
     cdef uint64_t mask = <uint64_t>size - 1, place
+    cdef bint repeated = False
     if size & (size - 1) or size <= count:
         raise InputError(f"{count} entries do not fit a table of {size} slots")
     # Not np.zeros: NumPy asks for large pages where it allocates without zeroing, and a table is read all over.
@@ -369,18 +370,19 @@ def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t si
                 continue
             place = <uint32_t>hashes[row] & mask
             while slots[place]:
+                repeated |= <uint32_t>(slots[place] >> 32) == <uint32_t>hashes[row]
                 place = (place + 1) & mask
             slots[place] = (<uint64_t><uint32_t>hashes[row] << 32) | (
                 <uint64_t>(number[row] if number is not NULL else row) + 1
             )
-    return table
+    return table, repeated
 
 
 def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t position, words, Py_ssize_t size):
     """The table of a key that is one whole number of the record itself, straight from the records.
 
-    Gives the table, the ordinals of the records that have a null there, and whether the table is exact. Records are
-    those whose bits `words` has; there must be more slots, a power of two, than records.
+    Gives the table, the ordinals of the records that have a null there, whether the table is exact, and whether a hash
+    is there twice. Records are those whose bits `words` has; there must be more slots, a power of two, than records.
     """
     cdef const uint64_t[::1] rows = words
     cdef TypeSlot* slot
@@ -392,6 +394,7 @@ def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t posit
     cdef int32_t[BLOCK] hashes
     cdef int64_t value
     cdef uint64_t above = 0
+    cdef bint repeated = False
     cdef int n, i, code
     if not 0 <= number < state.count or state.slots[number].kind != OBJECT:
         raise InputError("keys are those of an OBJECT type")
@@ -447,9 +450,10 @@ def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t posit
                 if ordinals[i] >= 0:
                     place = <uint32_t>hashes[i] & mask
                     while slots[place]:
+                        repeated |= <uint32_t>(slots[place] >> 32) == <uint32_t>hashes[i]
                         place = (place + 1) & mask
                     slots[place] = (<uint64_t><uint32_t>hashes[i] << 32) | <uint64_t>(ordinals[i] + 1)
-    return table, np.array(without, np.int64), above == 0
+    return table, np.array(without, np.int64), above == 0, repeated
 
 
 cdef class KeyFinder:

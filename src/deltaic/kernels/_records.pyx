@@ -855,7 +855,8 @@ def pack_objects(
                 else:
                     p = deltaic_read(p, &value)
                     if kind >= STRING:
-                        memcpy(targets[field] + used[field], p, value)
+                        if targets[field] != NULL:
+                            memcpy(targets[field] + used[field], p, value)
                         p += value
                         used[field] += value
                         value = <uint64_t>used[field]
@@ -1119,6 +1120,35 @@ def follow(
                 deltaic_read(p, &value)
                 out[i] = <int32_t>value
     return out_array
+
+
+def field_ranges(
+    const uint8_t[::1] arena,
+    const int64_t[::1] starts,
+    const int32_t[::1] slots,
+    const uint8_t[::1] kinds,
+    int field,
+):
+    cdef int64_t i, n = slots.shape[0]
+    cdef uint64_t value
+    cdef const uint8_t* p
+    cdef const uint8_t* base = &arena[0]
+    begins_array = np.zeros(n, np.int64)
+    ends_array = np.zeros(n, np.int64)
+    cdef int64_t[::1] begins = begins_array
+    cdef int64_t[::1] ends = ends_array
+    with nogil:
+        for i in range(n):
+            if i + AHEAD < n and slots[i + AHEAD] >= 0:
+                deltaic_near(base + starts[slots[i + AHEAD]])
+            if slots[i] < 0:
+                continue
+            p = field_start(base + starts[slots[i]], kinds, field)
+            if p[0] != NULL_BYTE:
+                p = deltaic_read(p, &value)
+                begins[i] = p - base
+                ends[i] = begins[i] + <int64_t>value
+    return begins_array, ends_array
 
 
 cdef inline int32_t java_hash(const uint8_t* p, uint64_t size) noexcept nogil:

@@ -1,6 +1,6 @@
 """A cycle: populate, diff, encode, stage, check, validate, publish, announce; incremental; restore."""
 
-from deltaic.producer.cleaner import Cleaning, clean_chain
+from deltaic.producer.cleaner import BlobCleaner, Cleaning, clean_chain
 from deltaic.producer.compaction import CompactionLimits
 from deltaic.producer.incremental import ChangeBatch
 from deltaic.producer.listeners import CycleListener
@@ -23,6 +23,7 @@ from deltaic.producer.validators import (
 from deltaic.producer.versions import TimeVersions, VersionMinter, count_up
 
 __all__ = [
+    "BlobCleaner",
     "Candidate",
     "ChangeBatch",
     "Cleaning",

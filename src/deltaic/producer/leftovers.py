@@ -33,10 +33,7 @@ def find_leftovers(names: Iterable[str], record: Record, announcements: Announce
         blob = BlobName.parse(name) if "/" not in name else None
         if blob is None:
             continue
-        version = blob.to_version
-        if blob.kind is BlobKind.REVERSE_DELTA:
-            assert blob.from_version is not None
-            version = blob.from_version
+        version = blob.owner
         if version <= floor:
             continue
         entry = record.find(version)

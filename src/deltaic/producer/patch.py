@@ -257,7 +257,7 @@ def _publish(
         publication.publish(staged)
         by_version: dict[int, list[StagedBlob]] = {}
         for each in staged:
-            by_version.setdefault(max(each.name.to_version, each.name.from_version or 0), []).append(each)
+            by_version.setdefault(each.name.owner, []).append(each)
         for version, files in by_version.items():
             _list(announcements, version, files, through, epoch)
     except CommitUnknownError:

@@ -60,6 +60,5 @@ def read_blob(
 
 
 def _announced(announcements: Announcements, blob: BlobName) -> Artifact | None:
-    newer = max(blob.to_version, blob.from_version or 0)
-    entry = announcements.entry_of(newer)
+    entry = announcements.entry_of(blob.owner)
     return next((each for each in entry.artifacts if each.name == str(blob)), None) if entry is not None else None

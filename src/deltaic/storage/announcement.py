@@ -12,7 +12,7 @@ import random as random_module
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +45,7 @@ from deltaic.storage.announced import (
     version_name,
 )
 from deltaic.storage.backoff import Backoff
+from deltaic.storage.chain import BlobName
 from deltaic.storage.store import Store
 
 log = logging.getLogger("deltaic.storage")
@@ -182,6 +183,45 @@ class Announcements:
             return _with_entry(record, msgspec.structs.replace(entry, artifacts=(*kept, *added)))
 
         return self._update(f"add files to version {version}", change)
+
+    def remove_artifacts(self, names: Collection[str]) -> None:
+        """List these blobs no longer, because they are about to be removed.
+
+        A version of which nothing stays listed leaves the list. A crash after this leaves files that nobody asks for.
+
+        Raises:
+            InputError: consumers are sent to a version of which nothing would be left.
+        """
+        gone = frozenset(names)
+        owners = {blob.owner for name in gone if (blob := BlobName.parse(name)) is not None}
+        listed = {entry.version: entry for entry in self._must_read().versions}
+        if any(artifact.name in gone for version in owners & set(listed) for artifact in listed[version].artifacts):
+            self._put("stop listing files", lambda record: _without(record, gone), self._new_token())
+        for version in sorted(owners - set(listed)):
+            self._remove_from_file(version, gone)
+
+    def _remove_from_file(self, version: int, gone: frozenset[str]) -> None:
+        name = version_name(version)
+        for _ in range(_ATTEMPTS):
+            try:
+                blob = self._backoff.read(lambda: self.store.get(name, limit_bytes=MAX_RECORD_BYTES))
+            except NotFoundError:
+                return
+            entry = decode_version(blob.data, self._at(name))
+            kept = tuple(artifact for artifact in entry.artifacts if artifact.name not in gone)
+            if kept == entry.artifacts:
+                return
+            try:
+                if kept:
+                    changed = msgspec.structs.replace(entry, artifacts=kept)
+                    self.store.put_if_match(name, encode_version(changed), blob.etag)
+                else:
+                    # An empty list would say that nothing is known of the files of this version and of older ones.
+                    self.store.delete(name)
+                return
+            except (CommitConflictError, CommitUnknownError):
+                self._backoff.sleep(next(self._backoff.delays()))
+        raise CommitConflictError(f"cannot stop listing files in {self._at(name)}: lost {_ATTEMPTS} races in a row")
 
     def pin(self, version: int) -> Announcement:
         """Hold every consumer, of all channels and of Java, at a version that was announced once."""
@@ -426,6 +466,21 @@ def _with_entry(record: Record, entry: AnnouncedVersion) -> Record:
     others = [other for other in record.versions if other.version != entry.version]
     versions = tuple(sorted((*others, entry), key=lambda each: -each.version))
     return msgspec.structs.replace(record, versions=versions)
+
+
+def _without(record: Record, gone: frozenset[str]) -> Record:
+    """The record without these files, and without versions that then list none."""
+    needed = {*record.channels.values(), record.pin}
+    versions = []
+    for entry in record.versions:
+        kept = tuple(artifact for artifact in entry.artifacts if artifact.name not in gone)
+        if kept == entry.artifacts:
+            versions.append(entry)
+        elif kept:
+            versions.append(msgspec.structs.replace(entry, artifacts=kept))
+        elif entry.version in needed:
+            raise InputError(f"consumers are sent to version {entry.version}: not all of its files can be removed")
+    return msgspec.structs.replace(record, versions=tuple(versions))
 
 
 def _last_good(record: Record, version: int) -> int:

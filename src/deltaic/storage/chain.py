@@ -69,6 +69,11 @@ class BlobName:
             return None
         return cls(kind, first, int(second), part)
 
+    @property
+    def owner(self) -> int:
+        """The version whose cycle wrote it, and which lists it: a reverse delta leads away from that version."""
+        return max(self.to_version, self.from_version or 0)
+
     def __str__(self) -> str:
         part = f"_{self.part}" if self.part is not None else ""
         start = f"-{self.from_version}" if self.from_version is not None else ""

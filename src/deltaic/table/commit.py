@@ -49,14 +49,15 @@ from deltaic.table.protocol import (
 )
 from deltaic.table.registry import PREFIX, referenced
 from deltaic.table.settings import Settings
-from deltaic.table.snapshot import Part, Snapshot
+from deltaic.table.snapshot import Part, Snapshot, is_absolute
 from deltaic.table.state import encode_state
-from deltaic.table.snapshot import is_absolute
 from deltaic.table.versionfile import VersionFile, pack_text, version_name
 
 log = logging.getLogger("deltaic.table")
 
 _READ_BACKS = 5
+# What history reads off the actions needs no metaData action, which repeats the whole schema.
+_TOLD_BY_FILES = ("append", "merge", "rewrite", "remove", "skip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,10 @@ class Committer:
             data = self._bytes(snapshot, actions, token)
             version = snapshot.version + 1
             if self._put(version, data, token):
+                self._check_followed(snapshot, changes, token)
                 committed = VersionFile(version, tuple(actions), len(data))
-                after = snapshot.advance(committed, self._now_ms())
+                # Times of versions never go back, whatever the writers' clocks say: time travel looks by halving.
+                after = snapshot.advance(committed, max(self._now_ms(), snapshot.created_ms + 1))
                 return self.finish(after, changes.operation, attempt, after_merge=terms.merge)
             snapshot = self._after_winners(snapshot, changes, terms)
             if terms.replan:
@@ -128,7 +131,9 @@ class Committer:
             if attempt < self.settings.retry_max_attempts:
                 self.sleep(self._delay_seconds(attempt))
         attempts = self.settings.retry_max_attempts
-        raise CommitConflictError(f"{changes.operation}: {attempts} times another commit came first; nothing was written")
+        raise CommitConflictError(
+            f"{changes.operation}: {attempts} times another commit came first; nothing was written"
+        )
 
     def _check_family(self, snapshot: Snapshot, *, force: bool) -> None:
         check_writable(snapshot.protocol, self.log.url)
@@ -184,6 +189,8 @@ class Committer:
         of_this: dict[str, str | None] = {USER_PREFIX + key: value for key, value in terms.user.items()}
         if terms.note is not None:
             of_this[NOTE_KEY] = terms.note
+        if changes.operation not in _TOLD_BY_FILES:
+            of_this[OPERATION_KEY] = changes.operation
         bare = not adds and not changes.removes
         if bare or not self.settings.compress_versions:
             of_this[TOKEN_KEY] = token
@@ -216,6 +223,23 @@ class Committer:
             self.sleep(self._delay_seconds(attempt))
         raise self._unknown(version, token)
 
+    def _check_followed(self, snapshot: Snapshot, changes: Changes, token: str) -> None:
+        """Whether the version file stands behind the one that it was planned on.
+
+        A clean-up that ran since may have deleted the version files that took our number long ago: the name is free
+        again, and a commit under it would be seen by nobody. The two newest versions are never deleted, so that a
+        missing predecessor tells.
+        """
+        before = snapshot.version
+        if self.log.version_exists(before) or self.log.state(before) is not None:
+            return
+        newest = self.log.snapshot()
+        if newest.version == before + 1:
+            return
+        if changes.adds and len(newest.find({add.path for add in changes.adds})) == len(changes.adds):
+            return
+        raise self._unknown(before + 1, token)
+
     def _read_back(self, version: int, token: str) -> bytes | None:
         for attempt in range(1, _READ_BACKS + 1):
             try:
@@ -246,8 +270,9 @@ class Committer:
         state = self.log.state(seen.version)
         if state is not None and state.own and state.metadata is not None:
             parts = tuple(Part(i, k) for i, k in zip(state.manifests, state.manifest_keys(), strict=True))
+            hidden, created_ms = frozenset(state.tombstones), max(state.created_ms, seen.created_ms)
             return replace(
-                seen, base=parts, state=state, tail={}, hidden=frozenset(state.tombstones), schemas=state.schemas
+                seen, base=parts, state=state, tail={}, hidden=hidden, schemas=state.schemas, created_ms=created_ms
             )
         return seen
 
@@ -275,8 +300,9 @@ class Committer:
         self, snapshot: Snapshot, *, after_merge: bool = False, force_full: bool = False
     ) -> tuple[str, Snapshot]:
         """Write the state of a snapshot if it has none, then the hint; gives how, and the snapshot on that state."""
+        created_ms = snapshot.created_ms or self._now_ms()
         made = build_state(
-            snapshot, self.settings, created_ms=self._now_ms(), force_full=force_full, after_merge=after_merge
+            snapshot, self.settings, created_ms=created_ms, force_full=force_full, after_merge=after_merge
         )
         started = self.clock()
         for manifest in made.manifests:
@@ -298,7 +324,8 @@ class Committer:
 
     def replace_state(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
         """Write the full state of a snapshot over the one that it has: the same files, fewer manifests."""
-        made = build_state(snapshot, self.settings, created_ms=self._now_ms(), force_full=True)
+        created_ms = snapshot.created_ms or self._now_ms()
+        made = build_state(snapshot, self.settings, created_ms=created_ms, force_full=True)
         started = self.clock()
         for manifest in made.manifests:
             write_manifest(self.log.store, manifest, self.log.cache)

@@ -1,5 +1,6 @@
 """What happened to a table: its versions, when, and which files came and went."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,9 +50,9 @@ class FileChanges:
 
 
 def commit_times(log: Log, listing: LogListing | None = None) -> dict[int, int]:
-    """When each version came, in milliseconds, never falling from one version to the next.
+    """When each version came by the store's clock, in milliseconds, never falling from one version to the next.
 
-    The later of what the writer's clock and the store's clock say: a state is written right after its version file.
+    For ages: a table that was copied is as young as its copy. `version_at` and `history` tell what writers wrote.
     """
     listing = listing or log.listing()
     found: dict[int, int] = {}
@@ -69,14 +70,50 @@ def commit_times(log: Log, listing: LogListing | None = None) -> dict[int, int]:
 
 
 def version_at(log: Log, timestamp_ms: int) -> int:
-    """The version that was the newest at a time."""
-    times = commit_times(log)
-    if not times:
+    """The version that was the newest at a time, by what states say of when they were made.
+
+    States of ours never go back in time from one to the next, so that a few of them need to be read.
+    """
+    listing = log.listing()
+    versions = sorted({*listing.versions, *listing.states, *listing.checkpoints})
+    if not versions:
         raise NotFoundError(f"there is no table at {log.url}")
-    fit = [version for version, time_ms in times.items() if time_ms <= timestamp_ms]
-    if not fit:
-        raise NotFoundError(f"the oldest version of {log.url} is {min(times)}, which came later than that")
-    return max(fit)
+    states = [version for version in sorted(listing.states) if version > 0]
+    known: dict[int, int] = {}
+
+    def reached(version: int) -> bool:
+        if version not in known:
+            known[version] = _written_ms(log, listing, version)
+        return known[version] <= timestamp_ms
+
+    newest = log.state(states[-1]) if states else None
+    if newest is not None and newest.own:
+        place = bisect_left(states, True, key=lambda version: not reached(version))
+    else:
+        place = next((place for place, version in enumerate(states) if not reached(version)), len(states))
+    low = states[place - 1] if place else -1
+    high = states[place] if place < len(states) else versions[-1] + 1
+    # Versions between two states have the store's time only.
+    for version in versions:
+        if low < version < high:
+            if not reached(version):
+                break
+            low = version
+    if low < 0:
+        raise NotFoundError(f"the oldest version of {log.url} is {versions[0]}, which came later than that")
+    return low
+
+
+def _written_ms(log: Log, listing: LogListing, version: int) -> int:
+    state = log.state(version) if version in listing.states and version > 0 else None
+    if state is not None and state.created_ms:
+        return state.created_ms
+    if version == 0 and 0 in listing.versions:
+        version_file = log.read_version(0)
+        if version_file is not None and version_file.metadata is not None and version_file.metadata.created_ms:
+            return version_file.metadata.created_ms
+    info = listing.versions.get(version) or listing.checkpoints.get(version) or listing.states[version]
+    return milliseconds(info.modified)
 
 
 def history(log: Log, *, limit: int | None = None) -> Iterator[Entry]:
@@ -89,14 +126,15 @@ def history(log: Log, *, limit: int | None = None) -> Iterator[Entry]:
             tags.setdefault(version, []).append(name)
     for version in sorted(times, reverse=True)[:limit]:
         marks = tuple(sorted(tags.get(version, ())))
+        written_ms = _written_ms(log, listing, version)
         version_file = log.read_version(version) if version in listing.versions else None
         if version_file is not None:
-            yield _entry(version_file, times[version], marks)
+            yield _entry(version_file, written_ms, marks)
         else:
             changes = _by_snapshots(log, version)
             yield Entry(
                 version,
-                times[version],
+                written_ms,
                 "unknown" if changes is None else _operation(changes, None),
                 0 if changes is None else len(changes.added),
                 0 if changes is None else len(changes.removed),

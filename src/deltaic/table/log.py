@@ -81,6 +81,14 @@ class Log:
         except NotFoundError:
             return None
 
+    def version_exists(self, version: int) -> bool:
+        """Whether a version file is there."""
+        try:
+            self.store.head(version_name(version))
+        except NotFoundError:
+            return False
+        return True
+
     def snapshot(self, version: int | None = None) -> Snapshot:
         """The table at a version, or at the newest one.
 

@@ -12,6 +12,7 @@ import random as random_module
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from os import PathLike
 from typing import Any
@@ -19,11 +20,12 @@ from typing import Any
 from deltaic.errors import CommitConflictError, InputError, NotFoundError
 from deltaic.storage import Store, open_store
 from deltaic.table import history as past
+from deltaic.table import repair as repairing
 from deltaic.table import retention
 from deltaic.table.actions import AddFile, Metadata, Protocol, RemoveFile, SkipFile, write_actions
-from deltaic.table.commit import Commit, Committer, Terms, first_protocol, writes_json
+from deltaic.table.commit import Commit, Committer, Terms, first_protocol
 from deltaic.table.conflict import EVERYTHING, Changes, Everything, Isolation
-from deltaic.table.log import FOLDER, Log
+from deltaic.table.log import Log
 from deltaic.table.manifest import CACHE, ManifestCache
 from deltaic.table.partitions import partition_folder, partition_texts
 from deltaic.table.predicate import Predicate
@@ -193,7 +195,9 @@ class Table:
         if not is_absolute(path):
             return self.store, path
         if not self._given.allow_absolute_paths:
-            raise InputError(f"{ascii(path)[:120]} lies outside of the table; allow_absolute_paths follows it", "UnsafeName")
+            raise InputError(
+                f"{ascii(path)[:120]} lies outside of the table; allow_absolute_paths follows it", "UnsafeName"
+            )
         folder, _, name = path.rpartition("/")
         return open_store(folder or "/"), name
 
@@ -213,7 +217,7 @@ class Table:
         return self.commit(lambda _: Changes("append", adds=adds), **terms)
 
     def overwrite(self, files: Iterable[AddFile], *, where: Predicate | None = None, **terms: Any) -> Commit:
-        """Put files in the place of all, or of those of some partitions, that are live when this commit's turn comes."""
+        """Put files in the place of all, or of those of some partitions, as they are when this commit's turn comes."""
         adds = tuple(files)
 
         def planned(snapshot: Snapshot) -> Changes:
@@ -230,7 +234,12 @@ class Table:
         return self.commit(planned, replan=True, **terms)
 
     def remove(
-        self, paths: Iterable[str], *, reads: Predicate | Everything | None = None, data_change: bool = True, **terms: Any
+        self,
+        paths: Iterable[str],
+        *,
+        reads: Predicate | Everything | None = None,
+        data_change: bool = True,
+        **terms: Any,
     ) -> Commit:
         """Remove files by path; `reads` is what was read to know that they may go."""
         return self.rewrite(paths, (), reads=reads, data_change=data_change, operation="remove", **terms)
@@ -264,8 +273,6 @@ class Table:
 
     def merge(self, removed: Iterable[str], added: Iterable[AddFile], **terms: Any) -> Commit:
         """Put the same rows into other files: no change of data, in conflict only with what touches those files."""
-        from dataclasses import replace
-
         adds = tuple(replace(add, data_change=False) for add in added)
         return self.rewrite(removed, adds, data_change=False, operation="merge", merge=True, **terms)
 
@@ -306,7 +313,13 @@ class Table:
         return self.commit(lambda _: Changes("untag", configuration={TAG_PREFIX + name: None}), **terms)
 
     def skip(
-        self, paths: Iterable[str], *, reason: str, operation: str = "merge", retry_after_ms: int | None = None, **terms: Any
+        self,
+        paths: Iterable[str],
+        *,
+        reason: str,
+        operation: str = "merge",
+        retry_after_ms: int | None = None,
+        **terms: Any,
     ) -> Commit:
         """Leave files out of an operation for a while; they stay live and readable."""
         now, wanted = self._now_ms(), tuple(paths)
@@ -345,11 +358,14 @@ class Table:
         )
 
     def restore(
-        self, *, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None, **terms: Any
+        self,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        tag: str | None = None,
+        **terms: Any,
     ) -> Commit:
         """Make the table what it was: a new version with the files and schema of an old one."""
-        from dataclasses import replace
-
         old = self.at(version=version, timestamp=timestamp, tag=tag)
         wanted = {add.path: add for add in old.files()}
 
@@ -460,11 +476,29 @@ class Table:
         self._last = None
         return found
 
-    def verify(self, *, files: bool = True, bounds: Callable[[AddFile], Mapping[str, tuple[Any, Any]]] | None = None) -> Verification:
+    def adopt(self) -> Commit:
+        """Make another family's table one of ours; see `repair.adopt`."""
+        done = repairing.adopt(self)
+        self._last = None
+        return done
+
+    def repair(self, *, drop_missing: bool = False, dry_run: bool = True) -> repairing.Repair:
+        """Put the table right after damage; only tells what, unless `dry_run=False`."""
+        return repairing.repair(self, drop_missing=drop_missing, dry_run=dry_run)
+
+    def repair_to(self, target: str | PathLike[str] | Store) -> repairing.Repair:
+        """Write a new log elsewhere of the files that are there."""
+        return repairing.repair_to(self, _store(target, None))
+
+    def verify(
+        self, *, files: bool = True, bounds: Callable[[AddFile], Mapping[str, tuple[Any, Any]]] | None = None
+    ) -> Verification:
         """Look whether the log is dense, its states are true, files are there and have their sizes."""
         return verify_table(self.store, self.log, self.settings, files=files, bounds=bounds)
 
-    def _removals(self, snapshot: Snapshot, where: Predicate | None, keep: Sequence[AddFile] = ()) -> tuple[RemoveFile, ...]:
+    def _removals(
+        self, snapshot: Snapshot, where: Predicate | None, keep: Sequence[AddFile] = ()
+    ) -> tuple[RemoveFile, ...]:
         kept = {add.path for add in keep}
         if where is not None and not only_partitions(where, snapshot.metadata.partition_columns):
             raise InputError("only partition columns say of whole files whether they match; rewrite is for rows")
@@ -518,6 +552,3 @@ def _timestamp_ms(timestamp: datetime | str) -> int:
     if timestamp.tzinfo is None:
         timestamp = timestamp.replace(tzinfo=UTC)
     return int(timestamp.timestamp() * 1000)
-
-
-__all__ = ["FOLDER", "Table", "writes_json"]

@@ -1,12 +1,14 @@
 """Shard bodies, written from serialized records (hollow-blob.md, sections 6 to 9).
 
-Bodies go out in pieces of at most `CHUNK` records: memory does not grow with the type, but for the byte data of
-STRING and BYTES fields, of which one shard's is held. A chunk is a multiple of 64 records, so that its packed bits
+Bodies go out in pieces of at most `CHUNK` records, so that memory does not grow with the type. The byte data of STRING
+and BYTES fields stand behind the records; up to `HELD_BYTES` of them are kept aside while records are packed, more are
+fetched in a second pass, in pieces of about `PIECE_BYTES`. A chunk is a multiple of 64 records, so that its packed bits
 end on a word.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +20,12 @@ from deltaic.wire.write_stream import Output
 
 CHUNK = 1 << 16
 """Records that are packed at once."""
+
+HELD_BYTES = 64 << 20
+"""Byte data of a type that are kept aside instead of being fetched in a second pass, which takes longer."""
+
+PIECE_BYTES = 4 << 20
+"""Byte data that are fetched at once; a single value may be larger."""
 
 
 class Slots(Protocol):
@@ -83,14 +91,27 @@ def write_object_body(output: Output, source: RecordSource, slots: Slots, layout
     output.varlong(_words(len(slots) * layout.bits_per_record))
     widths = np.array(layout.widths, np.int32)
     used = np.zeros(len(widths), np.int64)
-    variable = [np.empty(total, np.uint8) for total in layout.variable_bytes]
+    held = sum(layout.variable_bytes) <= HELD_BYTES
+    variable = [np.empty(total if held else 0, np.uint8) for total in layout.variable_bytes]
     for chunk in slots.chunks():
         packed = np.empty(8 * _words(len(chunk) * layout.bits_per_record), np.uint8)
         records.pack_objects(source.arena, source.starts, chunk, source.kinds, widths, packed, variable, used)
         output.array(packed)
-    for data, length in zip(variable, used.tolist(), strict=True):
+    for field, length in enumerate(used.tolist()):
         output.varlong(length)
-        output.array(data[:length])
+        if held:
+            output.array(variable[field][:length])
+        elif length:
+            _write_byte_data(output, source, slots, field)
+
+
+def _write_byte_data(output: Output, source: RecordSource, slots: Slots, field: int) -> None:
+    for chunk in slots.chunks():
+        starts, ends = records.field_ranges(source.arena, source.starts, chunk, source.kinds, field)
+        pieces = np.cumsum(ends - starts) // PIECE_BYTES
+        cuts = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(chunk)]
+        for first, last in pairwise(cuts):
+            output.array(records.gather_ranges(source.arena, starts[first:last], ends[first:last])[1])
 
 
 def write_list_body(

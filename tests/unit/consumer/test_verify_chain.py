@@ -109,6 +109,22 @@ def test_a_withdrawn_version_breaks_no_chain():
     assert problems(chain) == []
 
 
+def test_what_a_producer_leaves_of_a_withdrawn_version_is_in_order():
+    from tests.unit.producer.catalogue import movies, producer_of
+
+    store = open_store("memory:")
+    with producer_of(store) as producer:
+        producer.publish(movies(1))
+        producer.publish(movies(2))
+        producer.announcements.withdraw("main")
+        producer.publish(movies(3))
+    names = {info.key for info in store.list()}
+    assert "reversedelta-2-1" in names and not {"delta-1-2", "snapshot-2"} & names
+    assert verify_chain(store).findings == ()
+    store.delete("reversedelta-2-1")
+    assert [finding.subject for finding in verify_chain(store).findings] == ["reversedelta-2-1"]
+
+
 def test_nothing_announced_is_an_error():
     with pytest.raises(NotFoundError):
         verify_chain(open_store("memory:"))

@@ -419,10 +419,13 @@ class TestShards:
     def test_the_size_of_pieces_does_not_show(self, shards, monkeypatch):
         model = parse_schemas("T { int i; string s; boolean b; } L List<T>; S Set<T>; M Map<T,T>;")
         blobs = []
-        for chunk in (write_shards.CHUNK, 64):
+        for chunk, held, piece in ((write_shards.CHUNK, 1 << 20, 1 << 20), (64, 0, 7), (128, 0, 1 << 20)):
             monkeypatch.setattr(write_shards, "CHUNK", chunk)
+            monkeypatch.setattr(write_shards, "HELD_BYTES", held)
+            monkeypatch.setattr(write_shards, "PIECE_BYTES", piece)
             state = WriteState(model, tag=5 << 40, pinned_shards=dict.fromkeys(model.names, shards))
-            words = VariableColumn(np.arange(331), np.full(330, 97, np.uint8))
+            ends = np.cumsum(np.arange(331) % 5)
+            words = VariableColumn(ends, (97 + np.arange(int(ends[-1])) % 20).astype(np.uint8), np.arange(330) % 3 > 0)
             ordinals = state.add_objects("T", {"i": np.arange(330) * 977, "s": words})
             offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.arange(330) % 9)))
             members = np.resize(ordinals, int(offsets[-1]))
@@ -430,7 +433,7 @@ class TestShards:
             state.add_sets("S", offsets, members)
             state.add_maps("M", offsets, members, members[::-1])
             blobs.append((blob(state.write_snapshot), blob(state.write_delta)))
-        assert blobs[0] == blobs[1]
+        assert blobs[0] == blobs[1] == blobs[2]
         assert len(ReadState.load(blobs[1][0]).types["L"].populated) > 200
 
 

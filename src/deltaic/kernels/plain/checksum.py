@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from deltaic.kernels.plain.hashing import bytes_hash, hash_int, hash_int_one, hash_long
 
 _NULL_FIELD = 2**31 - 1
+_BLOCK = 4096
 
 
 def object_shard(
@@ -59,9 +60,10 @@ def list_shard(
     """Fold a LIST shard."""
     chosen, ordinals = _records_of(shard_number, shard_count, populated, max_ordinal)
     starts, ends = _ranges(pointers, chosen, bits_per_pointer, bits_per_pointer, total_elements)
-    for ordinal, start, end in zip(ordinals.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        values = _bits(elements, np.arange(start, end) * bits_per_element, bits_per_element)
-        checksum = _apply(checksum, np.append(np.uint64(ordinal), values))
+    for block in _blocks(ordinals):
+        owners, _, index = _flat(starts[block], ends[block])
+        values = _bits(elements, index * bits_per_element, bits_per_element)
+        checksum = _apply(checksum, ordinals[block], owners, values)
     return checksum
 
 
@@ -82,11 +84,11 @@ def set_shard(
     chosen, ordinals = _records_of(shard_number, shard_count, populated, max_ordinal)
     pointer_bits = bits_per_pointer + bits_per_size
     starts, ends = _ranges(pointers, chosen, pointer_bits, bits_per_pointer, total_buckets)
-    for ordinal, start, end in zip(ordinals.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        values = _bits(buckets, np.arange(start, end) * bits_per_element, bits_per_element)
-        full = np.flatnonzero(values != np.uint64((1 << bits_per_element) - 1))
-        entries = np.column_stack((full.astype(np.uint64), values[full]))
-        checksum = _apply(checksum, np.append(np.uint64(ordinal), entries.reshape(-1)))
+    for block in _blocks(ordinals):
+        owners, places, index = _flat(starts[block], ends[block])
+        values = _bits(buckets, index * bits_per_element, bits_per_element)
+        full = values != np.uint64((1 << bits_per_element) - 1)
+        checksum = _apply(checksum, ordinals[block], owners[full], places[full], values[full])
     return checksum
 
 
@@ -108,13 +110,13 @@ def map_shard(
     chosen, ordinals = _records_of(shard_number, shard_count, populated, max_ordinal)
     pointer_bits = bits_per_pointer + bits_per_size
     starts, ends = _ranges(pointers, chosen, pointer_bits, bits_per_pointer, total_buckets)
-    for ordinal, start, end in zip(ordinals.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        at = np.arange(start, end) * (bits_per_key + bits_per_value)
+    for block in _blocks(ordinals):
+        owners, places, index = _flat(starts[block], ends[block])
+        at = index * (bits_per_key + bits_per_value)
         keys = _bits(buckets, at, bits_per_key)
         values = _bits(buckets, at + bits_per_key, bits_per_value)
-        full = np.flatnonzero(keys != np.uint64((1 << bits_per_key) - 1))
-        entries = np.column_stack((full.astype(np.uint64), keys[full], values[full]))
-        checksum = _apply(checksum, np.append(np.uint64(ordinal), entries.reshape(-1)))
+        full = keys != np.uint64((1 << bits_per_key) - 1)
+        checksum = _apply(checksum, ordinals[block], owners[full], places[full], keys[full], values[full])
     return checksum
 
 
@@ -163,8 +165,35 @@ def _clamped(
     return np.where((starts < 0) | (starts > ends), ends, starts), ends
 
 
-def _apply(checksum: int, numbers: NDArray[np.uint64]) -> int:
-    return _fold(checksum, hash_int(numbers.astype(np.uint32).view(np.int32)))
+def _blocks(ordinals: NDArray[np.int64]) -> list[slice]:
+    return [slice(begin, begin + _BLOCK) for begin in range(0, len(ordinals), _BLOCK)]
+
+
+def _flat(
+    starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """For each element of each record: the record's row, the place inside the record, the place in the shard."""
+    lengths = ends - starts
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    places = np.arange(len(owners)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return owners, places, np.repeat(starts, lengths) + places
+
+
+def _apply(
+    checksum: int,
+    ordinals: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    *entries: NDArray[np.int64] | NDArray[np.uint64],
+) -> int:
+    """Fold each record's ordinal, then its entries, number by number."""
+    sizes = 1 + len(entries) * np.bincount(owners, minlength=len(ordinals))
+    heads = np.cumsum(sizes) - sizes
+    numbers = np.zeros(int(sizes.sum()), np.uint32)
+    inside = np.ones(len(numbers), np.bool_)
+    inside[heads] = False
+    numbers[heads] = ordinals.astype(np.uint32)
+    numbers[inside] = np.column_stack([part.astype(np.uint32) for part in entries]).reshape(-1)
+    return _fold(checksum, hash_int(numbers.view(np.int32)))
 
 
 def _fold(checksum: int, hashes: NDArray[np.int32]) -> int:

@@ -43,8 +43,8 @@ _WHOLE = (INT, LONG, BOOLEAN, REFERENCE)
 
 def fill_table(
     hashes: NDArray[np.int32], entries: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None, size: int
-) -> NDArray[np.uint64]:
-    """A table of `size` slots, a power of two, with an entry for each row that is valid."""
+) -> tuple[NDArray[np.uint64], bool]:
+    """A table of `size` slots, a power of two, with an entry for each valid row; and if a hash is there twice."""
     if size & (size - 1) or size <= len(hashes):
         raise InputError(f"{len(hashes)} entries do not fit a table of {size} slots")
     slots = [0] * size
@@ -55,7 +55,8 @@ def fill_table(
         while slots[place]:
             place = (place + 1) & (size - 1)
         slots[place] = hashed << 32 | (row if entries is None else int(entries[row])) + 1
-    return np.array(slots, np.uint64)
+    used = [slot >> 32 for slot in slots if slot]
+    return np.array(slots, np.uint64), len(set(used)) < len(used)
 
 
 def _check_table(table: NDArray[np.uint64]) -> None:
@@ -157,8 +158,8 @@ def _row(columns: tuple[Column, ...], row: int) -> tuple[Value, ...]:
 
 def number_table(
     state: Any, number: int, position: int, words: NDArray[np.uint64], size: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], bool]:
-    """The table of a key that is one whole number of the record itself, its nulls, and whether it is exact."""
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], bool, bool]:
+    """The table of a key that is one whole number, its nulls, if it is exact, and if a hash is there twice."""
     if not 0 <= number < len(state.types) or state.types[number].kind != OBJECT:
         raise InputError("keys are those of an OBJECT type")
     spec = state.types[number]
@@ -175,7 +176,8 @@ def number_table(
     hashes = [0 if value is None else _value_hash(code, value, False) for value in values]
     valid = np.array([value is not None for value in values], np.bool_)
     exact = code != LONG or all(value is None or int(value) >> 32 == 0 for value in values)
-    return fill_table(np.array(hashes, np.int32), ordinals, valid, size), ordinals[~valid], exact
+    table, repeated = fill_table(np.array(hashes, np.int32), ordinals, valid, size)
+    return table, ordinals[~valid], exact, repeated
 
 
 class KeyFinder:
@@ -341,7 +343,7 @@ def group_rows(
     while len(firsts) * 10 > size * 7:
         size *= 2
     first_rows = np.array(firsts, np.int64)
-    return fill_table(hashes[first_rows], None, None, size), groups, first_rows
+    return fill_table(hashes[first_rows], None, None, size)[0], groups, first_rows
 
 
 def group_members(

@@ -257,7 +257,10 @@ def pack_objects(
     variable: Sequence[Bytes],
     used: NDArray[np.int64],
 ) -> None:
-    """Pack the fixed-length part of each slot into `words`; append byte data to `variable`, whose use `used` counts."""
+    """Pack the fixed-length part of each slot into `words`; append byte data to `variable`, whose use `used` counts.
+
+    Byte data of a field whose array in `variable` is empty are counted and not kept.
+    """
     bits = raw.Bits()
     for ordinal in slots.tolist():
         record = b"" if ordinal < 0 else raw.at(arena, starts, ordinal)
@@ -274,7 +277,9 @@ def pack_objects(
                 continue
             if ordinal >= 0 and not null:
                 length, begin = raw.read(piece, 0)
-                variable[field][int(used[field]) : int(used[field]) + length] = np.frombuffer(piece[begin:], np.uint8)
+                place = int(used[field])
+                if len(variable[field]):
+                    variable[field][place : place + length] = np.frombuffer(piece[begin:], np.uint8)
                 used[field] += length
             bits.add(int(used[field]) | (null << width - 1), width)
     bits.finish(words)
@@ -376,6 +381,21 @@ def follow(arena: Bytes, starts: Ends, ordinals: Ordinals, kinds: Bytes, field: 
         return -1 if record[position] == raw.NULL else raw.read(record, position)[0]
 
     return np.array([one(record) for record in raw.each(arena, starts, ordinals)], np.int32)
+
+
+def field_ranges(arena: Bytes, starts: Ends, slots: Ordinals, kinds: Bytes, field: int) -> tuple[Ends, Ends]:
+    """Where the bytes of a STRING or BYTES field begin and end in the arena; two zeros for null and for holes (-1)."""
+    begins, ends = np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
+    for row, ordinal in enumerate(slots.tolist()):
+        if ordinal < 0:
+            continue
+        record = raw.at(arena, starts, ordinal)
+        position = raw.field_start(record, kinds, field)
+        if record[position] != raw.NULL:
+            length, begin = raw.read(record, position)
+            begins[row] = int(starts[ordinal]) + begin
+            ends[row] = begins[row] + length
+    return begins, ends
 
 
 def key_field_hashes(arena: Bytes, starts: Ends, ordinals: Ordinals, kinds: Bytes, field: int) -> tuple[Ordinals, int]:
