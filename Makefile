@@ -11,6 +11,7 @@ PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup
 EXTRAS := arrow,cli,table,spark,otel
 INSTALL := DELTAIC_KERNELS=none $(PY) -m pip install --quiet --no-build-isolation --editable
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long bench docs check lint kernels clean

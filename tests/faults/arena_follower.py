@@ -1,8 +1,7 @@
 """A process that follows a chain of files through an arena, for tests; told what to do line by line on its input.
 
-`go 5` refreshes to version 5, `read` gives the checksum; `memory` prints what the process holds; each answer is a JSON
-line.
-With `fork N` it forks N children that do the same, one after the other, and answers for all of them.
+`go 5` refreshes to version 5, `read` gives its content as a number, `memory` says what the process holds; each answer
+is a JSON line. With `fork N` it forks N children that do the same, one after the other, and answers for all of them.
 """
 
 import gc
@@ -16,6 +15,7 @@ from typing import Any
 from deltaic.binary import buffers
 from deltaic.consumer.arena import Arena
 from deltaic.state.read import ReadState
+from tests.unit.consumer.arena_chains import content_of
 
 
 def memory() -> dict[str, int]:
@@ -50,12 +50,11 @@ class Follower:
             return base
 
         started = time.perf_counter()
-        if self.arena is None:
-            self.state = make(self.state, self.version)
-        else:
-            self.state = self.arena.refresh(version, make)
-        self.version = version
+        state = make(self.state, self.version) if self.arena is None else self.arena.refresh(version, make)
         seconds = time.perf_counter() - started
+        # Letting go of the old one takes its time too, but nobody waits for that.
+        self.state, self.version = state, version
+        del state
         gc.collect()
         if self.arena is not None:
             self.arena.tidy()
@@ -66,7 +65,7 @@ class Follower:
             return memory()
         if command == "read":
             assert self.state is not None
-            return {"checksum": self.state.checksum()}
+            return {"content": content_of(self.state)}
         return self.go(int(command.removeprefix("go ")))
 
 

@@ -13,7 +13,7 @@ import pytest
 from deltaic.binary import buffers
 from deltaic.consumer.arena import Arena
 from deltaic.consumer.arena_manifest import decode_manifest
-from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, ended, files_in, in_child
+from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, content_of, ended, files_in, in_child
 
 MOVIES = 1_200
 Work = Callable[[Arena, ChainOfBlobs], object]
@@ -136,19 +136,19 @@ def test_a_kill_at_any_step_harms_nobody_and_leaks_nothing(
         assert killed_at(step, work, folder, chain) in ((-signal.SIGKILL, 0) if held else (-signal.SIGKILL,)), step
         started = time.monotonic()
         if held is not None:
-            assert held.checksum() == chain.checksums[3], f"a reader was harmed at step {step}"
+            assert content_of(held) == chain.contents[3], f"a reader was harmed at step {step}"
         for state_version in arena.versions():
             found = Arena(folder).attach(state_version)
             if found is not None:
-                assert found.checksum() == chain.checksums[state_version], f"half a state after step {step}"
+                assert content_of(found) == chain.contents[state_version], f"half a state after step {step}"
         found = None
         # Another process finishes what the dead one began, and goes on.
         successor = Arena(folder)
         for version in (4, 5, 6):
-            assert successor.refresh(version, chain.make(version)).checksum() == chain.checksums[version]
+            assert content_of(successor.refresh(version, chain.make(version))) == chain.contents[version]
         assert time.monotonic() - started < 10
         if held is not None:
-            assert held.checksum() == chain.checksums[3]
+            assert content_of(held) == chain.contents[3]
         held = None
         gc.collect()
         successor.refresh(7, chain.make(7))
@@ -169,7 +169,7 @@ def test_kills_again_and_again_do_not_fill_the_folder(tmp_path: Path, chain: Cha
         killed_at(step + 20, from_a_snapshot, folder, chain)
         assert Arena(folder).size_bytes() < 4 * undisturbed
     arena = Arena(folder)
-    assert arena.refresh(5, chain.make(5)).checksum() == chain.checksums[5]
+    assert content_of(arena.refresh(5, chain.make(5))) == chain.contents[5]
     assert arena.size_bytes() < 2 * undisturbed
 
 

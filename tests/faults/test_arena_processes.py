@@ -15,20 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from deltaic.binary import buffers
 from deltaic.consumer.arena import Arena
-from deltaic.kernels import PLAIN_ASKED
 from deltaic.state.read import ReadState
-from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, ended, files_in, in_child
+from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, content_of, ended, files_in, in_child
 
 PATIENCE_SECONDS = 10
-
-
-@pytest.fixture(autouse=True)
-def files_for_small_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the plain kernels chains are small; their arrays get files of their own all the same."""
-    if PLAIN_ASKED:
-        monkeypatch.setattr(buffers, "_SMALLEST_BYTES", 1 << 10)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +67,7 @@ def test_a_child_keeps_the_state_that_its_parent_drops(folder: Path, chain: Chai
 
     def child() -> None:
         go_on.wait()
-        assert state is not None and state.checksum() == chain.checksums[0]
+        assert state is not None and content_of(state) == chain.contents[0]
 
     running = in_child(child)
     state = None
@@ -103,7 +94,7 @@ def test_a_parent_keeps_the_state_that_its_child_drops(folder: Path, chain: Chai
         assert 0 in arena.versions()
 
     assert in_time(in_child(child)) == 0
-    assert held[0].checksum() == chain.checksums[0]
+    assert content_of(held[0]) == chain.contents[0]
 
 
 def test_children_go_on_when_the_parent_that_made_the_state_is_killed(folder: Path, chain: ChainOfBlobs) -> None:
@@ -118,10 +109,10 @@ def test_children_go_on_when_the_parent_that_made_the_state_is_killed(folder: Pa
             deadline = time.monotonic() + PATIENCE_SECONDS
             while os.getppid() == parent_id and time.monotonic() < deadline:
                 time.sleep(0.005)
-            assert state.checksum() == chain.checksums[0]
+            assert content_of(state) == chain.contents[0]
             for version in range(1, 6):
-                assert arena.refresh(version, chain.make(version)).checksum() == chain.checksums[version]
-            assert state.checksum() == chain.checksums[0]
+                assert content_of(arena.refresh(version, chain.make(version))) == chain.contents[version]
+            assert content_of(state) == chain.contents[0]
             done.say()
 
         in_child(child)
@@ -130,7 +121,7 @@ def test_children_go_on_when_the_parent_that_made_the_state_is_killed(folder: Pa
     assert in_time(in_child(parent)) == -signal.SIGKILL
     done.wait()
     found = Arena(folder).attach(5)
-    assert found is not None and found.checksum() == chain.checksums[5]
+    assert found is not None and content_of(found) == chain.contents[5]
 
 
 def test_a_fork_while_a_thread_makes_a_state_does_not_keep_the_lock(folder: Path, chain: ChainOfBlobs) -> None:
@@ -150,7 +141,7 @@ def test_a_fork_while_a_thread_makes_a_state_does_not_keep_the_lock(folder: Path
 
         def child() -> None:
             # The parent is dead, and with it the maker; what the child inherited must not stand in its own way.
-            assert arena.refresh(0, chain.make(0), wait_seconds=5).checksum() == chain.checksums[0]
+            assert content_of(arena.refresh(0, chain.make(0), wait_seconds=5)) == chain.contents[0]
             done.say()
 
         in_child(child)
@@ -186,22 +177,22 @@ def test_a_fork_while_a_thread_attaches_does_not_hang_the_child(folder: Path, ch
             thread.join()
 
 
-def _spawned(folder: str, version: int, checksum: int) -> None:
+def _spawned(folder: str, version: int, content: int) -> None:
     found = Arena(Path(folder)).attach(version)
-    assert found is not None and found.checksum() == checksum
+    assert found is not None and content_of(found) == content
 
 
 def test_spawned_processes_attach(folder: Path, chain: ChainOfBlobs) -> None:
     arena = Arena(folder)
     held = arena.refresh(2, chain.make(2))
     spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=_spawned, args=(str(folder), 2, chain.checksums[2])) for _ in range(2)]
+    workers = [spawn.Process(target=_spawned, args=(str(folder), 2, chain.contents[2])) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0]
-    assert held.checksum() == chain.checksums[2]
+    assert content_of(held) == chain.contents[2]
     assert arena.versions() == (2,), "workers that end leave what others read"
 
 
@@ -231,11 +222,12 @@ def test_a_process_that_ends_well_takes_its_files_along(
         "import sys; from pathlib import Path\n"
         "from deltaic.consumer.arena import Arena\n"
         "from deltaic.state.read import ReadState\n"
+        "from tests.unit.consumer.arena_chains import content_of\n"
         "def follow():\n"
         "    arena = Arena(Path(sys.argv[1]))\n"
         "    state = arena.refresh(0, lambda base, version: ReadState.load(sys.argv[2]))\n"
         "    again = Arena(Path(sys.argv[1])).attach(0)\n"
-        "    print(state.checksum(), len(list(arena.folder.iterdir())))\n"
+        "    print(content_of(state), len(list(arena.folder.iterdir())))\n"
         "    return [thing for name, thing in (('arena', arena), ('state', (state, again))) if name in sys.argv[3]]\n"
         "kept = follow()\n"
     )
@@ -244,9 +236,10 @@ def test_a_process_that_ends_well_takes_its_files_along(
         capture_output=True,
         text=True,
         check=True,
+        cwd=Path(__file__).resolve().parent.parent.parent,
     )
-    checksum, files = done.stdout.split()
-    assert int(checksum) == chain.checksums[0] and int(files) > 3
+    content, files = done.stdout.split()
+    assert int(content) == chain.contents[0] and int(files) > 3
     assert not folder.exists()
 
 
@@ -262,9 +255,9 @@ def test_followers_killed_at_random_harm_nobody_and_leak_nothing(
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         arena = Arena(folder)
         state = None
-        for version in range(start, len(chain.checksums)):
+        for version in range(start, len(chain.contents)):
             state = arena.refresh(version, chain.make(version), wait_seconds=PATIENCE_SECONDS)
-            assert state.checksum() == chain.checksums[version], f"version {version} is not itself"
+            assert content_of(state) == chain.contents[version], f"version {version} is not itself"
             time.sleep(0.002)
         assert state is not None
 
@@ -285,8 +278,8 @@ def test_followers_killed_at_random_harm_nobody_and_leak_nothing(
         assert all(codes[child] == 0 for child in children - victims), (seed, codes)
         assert all(codes[child] in (0, -signal.SIGKILL) for child in victims), (seed, codes)
     arena = Arena(folder)
-    last = len(chain.checksums) - 1
-    assert arena.refresh(last, chain.make(last)).checksum() == chain.checksums[last]
+    last = len(chain.contents) - 1
+    assert content_of(arena.refresh(last, chain.make(last))) == chain.contents[last]
     arena.refresh(last - 1, chain.make(last - 1))
     gc.collect()
     assert len(arena.versions()) <= 2
@@ -307,7 +300,7 @@ def test_many_processes_make_each_version_once(folder: Path, chain: ChainOfBlobs
                 os.write(write, bytes([version]))
                 return chain.make(version)(base, base_version)
 
-            assert arena.refresh(version, make).checksum() == chain.checksums[version]
+            assert content_of(arena.refresh(version, make)) == chain.contents[version]
             # All hold a version until all have it: otherwise one that is late finds it retired, and makes it again.
             time.sleep(0.25)
 

@@ -63,7 +63,7 @@ def add(state, catalogue):
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(not COMPILED, reason="takes an hour with plain kernels")
 def test_a_million_movies_have_the_recorded_sums():

@@ -46,6 +46,23 @@ class Movie:
 @type_name("Movie")
 @key("id")
 @dataclass
+class GrownMovie:
+    id: int
+    country: str
+    title: str
+    year: Int32
+    rating: Float32
+    genre: Genre | None
+    released: datetime.datetime
+    language: Annotated[str, Inline]
+    cast: list[Actor]
+    tags: set[str]
+    awards: dict[str, Int32]
+
+
+@type_name("Movie")
+@key("id")
+@dataclass
 class LaterMovie:
     id: int
     title: str

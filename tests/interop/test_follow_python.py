@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from films import Catalogue, LaterMovie, Movie, expected, found
+from films import Catalogue, GrownMovie, LaterMovie, Movie, expected, found
 from java_services import JavaConsumer, same_records
 
 from deltaic.consumer.consumer import Consumer
@@ -166,7 +166,7 @@ def follow_fifty(scene: Scene) -> None:
         if number in failures:
             scene.fail(failures[number])
         if number in (20, 36):
-            scene.restart(LaterMovie)
+            scene.restart(GrownMovie)
         # It grows, and shrinks again towards the end: types are split and joined.
         if number < 35:
             scene.catalogue.change(4)
@@ -201,7 +201,7 @@ def test_a_java_consumer_follows_fifty_versions_and_back_and_never_notices_five_
     assert answer["events"][0][0] == "snapshot" and answer["version"] == scene.versions[-1]
     scene.ours.refresh()
     same_records(scene.java.state(), scene.ours.state)
-    assert found(scene.ours["Movie"]) == expected(scene.catalogue, LaterMovie)
+    assert found(scene.ours["Movie"]) == expected(scene.catalogue, GrownMovie)
     assert answer["checksum"] == scene.checksums[scene.versions[-1]]
 
 
@@ -214,6 +214,20 @@ def test_each_version_has_the_checksum_that_the_producer_has(scene: Any) -> None
         assert found(scene.ours["Movie"]) == expected(scene.catalogue)
     for version in reversed(scene.versions[:-1]):
         assert scene.follow("reversedelta", version)["checksum"] == scene.checksums[version]
+
+
+def test_a_java_consumer_follows_to_a_model_that_drops_a_field_and_back(scene: Any) -> None:
+    scene = scene(6)
+    scene.catalogue.change()
+    scene.follow("delta", scene.publish())
+    scene.restart(LaterMovie)
+    for _ in range(2):
+        scene.catalogue.change()
+        scene.follow("delta", scene.publish())
+        same_records(scene.java.state(), scene.ours.state)
+    for version in reversed(scene.versions[:-1]):
+        scene.follow("reversedelta", version)
+        same_records(scene.java.state(), scene.ours.state)
 
 
 def test_a_java_consumer_is_not_led_astray_by_what_a_killed_producer_left(scene: Any, java_program: Program) -> None:

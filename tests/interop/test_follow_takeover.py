@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from films import Catalogue, LaterMovie, Movie, expected, found
+from films import Catalogue, GrownMovie, Movie, expected, found
 from java_services import JavaConsumer, JavaProducer, same_records
 
 from deltaic.consumer.consumer import Consumer
@@ -80,20 +80,20 @@ def test_a_python_producer_takes_over_with_another_model_and_java_restores_it(
     catalogue = Catalogue(22)
     with JavaProducer(java_program, folder) as java:
         java.publish(catalogue.table())
-    with Producer(str(folder), LaterMovie, allow_resharding=True, target_shard_bytes=700) as producer:
+    with Producer(str(folder), GrownMovie, allow_resharding=True, target_shard_bytes=700) as producer:
         for _ in range(3):
             catalogue.change()
-            producer.publish(catalogue.objects(LaterMovie))
+            producer.publish(catalogue.objects(GrownMovie))
         with Consumer(str(folder), share=False) as ours, JavaConsumer(java_program, folder) as java_consumer:
             java_consumer.refresh()
             same_records(java_consumer.state(), ours.state)
     hand_back(folder)
-    with JavaProducer(java_program, folder, "LaterMovie", incremental=True) as java:
+    with JavaProducer(java_program, folder, "GrownMovie", incremental=True) as java:
         touched, removed = catalogue.change()
-        version = java.change([row for row in catalogue.table(LaterMovie) if row["id"] in touched], removed)
+        version = java.change([row for row in catalogue.table(GrownMovie) if row["id"] in touched], removed)
         with Consumer(str(folder), share=False) as ours:
             assert ours.version == version
-            assert found(ours["Movie"]) == expected(catalogue, LaterMovie)
+            assert found(ours["Movie"]) == expected(catalogue, GrownMovie)
 
 
 def test_a_python_consumer_stays_where_the_record_says_while_java_publishes_beside_it(

@@ -26,6 +26,35 @@ def test_a_diff_of_unrelated_states_counts_what_the_model_counts(before, after, 
     assert bool(found) == (contents(before) != contents(after))
 
 
+def reverse_cast(movie):
+    return movie | {"cast": movie["cast"] and movie["cast"][::-1]}
+
+
+def swap_texts(movie):
+    return movie | {"title": movie["note"], "note": movie["title"]}
+
+
+def swap_scores(movie):
+    scores = movie["scores"] or {}
+    return movie | {"scores": dict(zip(scores, [*scores.values()][::-1], strict=True)) or movie["scores"]}
+
+
+def swap_in_actors(movie):
+    names = [actor["name"] for actor in movie["cast"] or ()][::-1]
+    cast = [actor | {"name": name} for actor, name in zip(movie["cast"] or (), names, strict=True)]
+    return movie | {"cast": cast or movie["cast"]}
+
+
+twists = st.sampled_from([reverse_cast, swap_texts, swap_scores, swap_in_actors, dict])
+
+
+@given(catalogues, st.lists(twists, min_size=5, max_size=5))
+def test_the_same_values_in_other_places_are_a_difference(catalogue, chosen):
+    # Near misses, which two random catalogues hardly ever are.
+    twisted = [twist(movie) for twist, movie in zip(chosen, catalogue, strict=False)]
+    assert counted(diff(written(catalogue), written(twisted))) == expected_counts(catalogue, twisted)
+
+
 @given(st.lists(catalogues, min_size=2, max_size=4), layouts)
 def test_a_diff_along_a_chain_counts_what_the_model_counts(versions, layout):
     states, backs = chain(versions, **layout)

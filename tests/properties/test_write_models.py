@@ -1,4 +1,4 @@
-"""Random models, histories, changes of the model and of the number of shards: deltas lead to the next snapshot and back.
+"""Random models and histories, changes of model and shards among them: deltas lead to the next snapshot and back.
 
 A delta of a producer that changed its model speaks of that model, so that what its readers and the snapshot beside it
 have in common is compared: the types and fields of both.

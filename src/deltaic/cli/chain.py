@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -30,7 +31,7 @@ def follow(
     as_json: _Json = False,
 ) -> None:
     """Load a chain and follow it: one line for each refresh, with its blobs, bytes and times. Ctrl-C ends it."""
-    printer = _Printer(as_json)
+    printer = _Printer(as_json, failures=not once)
     consumer = Consumer(chain_store(url), channel=channel, poll_seconds=poll_seconds, listeners=[printer])
     if once:
         refresh = consumer.refresh()
@@ -69,7 +70,9 @@ def status(
     for entry in found.versions[:10]:
         size = sum(artifact.size for artifact in entry.artifacts)
         withdrawn = ", withdrawn" if entry.withdrawn else ""
-        print(f"  version    {entry.version}: {len(entry.artifacts)} files, {size:,} bytes{withdrawn}")
+        when = datetime.fromtimestamp(entry.announced_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        files = _counted(len(entry.artifacts), "file")
+        print(f"  version    {entry.version}: {when} UTC, {files}, {size:,} bytes{withdrawn}")
 
 
 @app.command("pin")
@@ -123,8 +126,9 @@ def verify(
             print(finding)
         compared = "" if found.verified else ", none with an announced checksum"
         print(
-            f"{found.versions} versions, {found.files} files ({found.size_bytes:,} bytes){compared}, "
-            f"{found.walked} states in {found.seconds:.1f} s: {len(found.findings)} problems"
+            f"{_counted(found.versions, 'version')}, {_counted(found.files, 'file')} ({found.size_bytes:,} bytes)"
+            f"{compared}, {_counted(found.walked, 'state')} in {found.seconds:.1f} s: "
+            f"{_counted(len(found.findings), 'problem')}"
         )
     raise typer.Exit(0 if found.ok else 1)
 
@@ -148,6 +152,10 @@ def _announced(store: Store) -> bool:
     return False
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _told(announcement: Announcement, as_json: bool) -> None:
     record = announcement.record
     channels = {} if record is None else dict(record.channels)
@@ -164,8 +172,10 @@ def _told(announcement: Announcement, as_json: bool) -> None:
 class _Printer(RefreshListener):
     """One line for each refresh."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, *, failures: bool) -> None:
         self._as_json = as_json
+        # A command that ends with the failure tells of it itself.
+        self._failures = failures
 
     def after(self, refresh: Refresh, changes: Changes) -> None:
         counts = {name: (len(one.added_ordinals), len(one.removed_ordinals)) for name, one in changes.items()}
@@ -177,7 +187,7 @@ class _Printer(RefreshListener):
         times = " ".join(f"{step} {seconds * 1000:.1f}" for step, seconds in refresh.seconds.items() if seconds)
         unverified = "" if refresh.verified else ", unverified"
         print(
-            f"{refresh.from_version or '-'} -> {refresh.to_version}: {len(refresh.steps)} blobs, "
+            f"{refresh.from_version or '-'} -> {refresh.to_version}: {_counted(len(refresh.steps), 'blob')}, "
             f"{refresh.size_bytes:,} bytes, +{added:,} -{removed:,} records, {times} ms{unverified}",
             flush=True,
         )
@@ -185,7 +195,7 @@ class _Printer(RefreshListener):
     def failed(self, failure: RefreshFailure) -> None:
         if self._as_json:
             self._print({"event": "failed", "version": failure.version, "error": str(failure.error)})
-        else:
+        elif self._failures:
             print(f"failed at {failure.version or '-'}: {failure.error}", flush=True)
 
     def stuck(self, version: int, wanted: int, reason: str) -> None:

@@ -20,6 +20,9 @@ from deltaic.producer.report import Cycle
 from deltaic.producer.sources import ArrowRows, DictRows, Format, RowSource, file_rows
 from deltaic.producer.steps import Step
 from deltaic.schema.model import Model
+from deltaic.schema.types import ObjectSchema
+from deltaic.storage.announced import MAIN
+from deltaic.storage.packing import PACKINGS, Packing
 
 app = typer.Typer(help="Publish versions.", no_args_is_help=True)
 
@@ -46,27 +49,33 @@ def publish(
     incremental: Annotated[
         bool, typer.Option("--incremental", help="The files hold only what was added or changed, by key.")
     ] = False,
+    channel: Annotated[str, typer.Option("--channel", help="canary: announce for few, promote later.")] = MAIN,
+    compression: Annotated[
+        str | None, typer.Option("--compression", help="zstd or gzip; not for consumers in Java.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Publish files as the next version. Without --incremental the version holds exactly their rows."""
     form = _checked_format(file_format)
+    packing = _checked_packing(compression)
     dataset, created = _opened(url, data, type_name, key or [], schema, form)
     root = _root(dataset.model, type_name)
     console = Console(stderr=True)
     watch = _Progress(console) if console.is_terminal and not as_json else None
-    producer = dataset.producer(listeners=(watch,) if watch is not None else ())
+    listeners = (watch,) if watch is not None else ()
+    producer = dataset.producer(listeners=listeners, channel=channel, compression=packing)
     with watch.shown if watch is not None else nullcontext(), producer:
         if incremental:
             with producer.incremental(note=note) as changes:
                 for path in data:
-                    changes.add_or_modify(_rows_of(path, root, form), root)
+                    changes.add_or_modify(_rows_of(path, root, form, dataset.model), root)
             assert changes.cycle is not None
             cycle = changes.cycle
         else:
 
             def populate(population: Population) -> None:
                 for path in data:
-                    population.add_rows(file_rows(path, root, form))
+                    population.add_rows(file_rows(path, root, form, model=dataset.model))
 
             cycle = producer.cycle(populate, note=note)
     if as_json:
@@ -110,9 +119,21 @@ def _opened(
         dataset = Dataset.open(url)
     except NotFoundError:
         return Dataset.create(url, _new_model(data, type_name, key, schema, form)), True
-    if schema is not None or key:
-        raise InputError(f"{url} has a model already: --schema and --key are for a new dataset")
+    _check_model(dataset, type_name, key, schema)
     return dataset, False
+
+
+def _check_model(dataset: Dataset, type_name: str | None, key: list[str], schema: Path | None) -> None:
+    """A command that is repeated names the model again; it must be the one that the dataset has."""
+    url, has = dataset.store.url, dataset.model.schemas
+    if schema is not None and _parsed(schema).schemas != has:
+        raise InputError(f"{url} has another model than {schema}: --schema is for a new dataset")
+    if key:
+        described = has[_root(dataset.model, type_name)]
+        known = described.primary_key if isinstance(described, ObjectSchema) else ()
+        if tuple(key) != known:
+            shown = f"the key {', '.join(known)}" if known else "no key"
+            raise InputError(f"{url} has {described.name} with {shown}: --key is for a new dataset")
 
 
 def _new_model(
@@ -121,14 +142,18 @@ def _new_model(
     if schema is not None:
         if key:
             raise InputError("the key of a type stands in the schema text: --key is for models taken from the data")
-        try:
-            return Model.parse(schema.read_text(encoding="utf-8"), schema.name)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{schema} cannot be read: {error}") from error
+        return _parsed(schema)
     name = type_name or _type_name(data[0])
     first = file_rows(data[0], name, form)
     table = first.data if isinstance(first, ArrowRows) else _inferred(data[0])
     return Model.from_arrow(table.schema, name, key=key)
+
+
+def _parsed(schema: Path) -> Model:
+    try:
+        return Model.parse(schema.read_text(encoding="utf-8"), schema.name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{schema} cannot be read: {error}") from error
 
 
 def _inferred(path: Path) -> Any:
@@ -144,8 +169,8 @@ def _inferred(path: Path) -> Any:
         raise InputError(f"no model can be taken from {path}: {error}; give one with --schema") from error
 
 
-def _rows_of(path: Path, root: str, form: Format | None) -> Any:
-    source: RowSource = file_rows(path, root, form)
+def _rows_of(path: Path, root: str, form: Format | None, model: Model) -> Any:
+    source: RowSource = file_rows(path, root, form, model=model)
     return source.rows if isinstance(source, DictRows) else source.data if isinstance(source, ArrowRows) else ()
 
 
@@ -172,6 +197,15 @@ def _checked_format(text: str | None) -> Format | None:
     if text is None:
         return None
     raise InputError(f"--format {text}: one of {', '.join(_FORMATS)}")
+
+
+def _checked_packing(text: str | None) -> Packing | None:
+    for known in PACKINGS:
+        if text == known:
+            return known
+    if text is None:
+        return None
+    raise InputError(f"--compression {text}: one of {', '.join(PACKINGS)}")
 
 
 def _as_json(dataset: Dataset, created: bool, cycle: Cycle) -> dict[str, Any]:

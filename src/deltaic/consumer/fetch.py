@@ -21,6 +21,7 @@ from deltaic.storage.backoff import Backoff
 from deltaic.storage.chain import BlobName
 from deltaic.storage.checksum import verify
 from deltaic.storage.local import LocalStore
+from deltaic.storage.packing import unpacked
 from deltaic.storage.store import Store
 from deltaic.storage.transfer import check_limit
 
@@ -36,6 +37,7 @@ class Fetched:
     data: memoryview
     parts: dict[str, memoryview]
     size_bytes: int
+    """Of the files as they are stored."""
     from_cache: bool
     """True if nothing was read from the store."""
     verified: bool
@@ -57,7 +59,7 @@ class Fetcher:
         """The verified bytes of a step."""
         blobs = [step, *(BlobName(step.kind, step.from_version, step.to_version, part) for part in self.parts)]
         read: dict[str | None, memoryview] = {}
-        cached, verified = True, True
+        cached, verified, size_bytes = True, True, 0
         for blob in blobs:
             if str(blob) not in route.artifacts:
                 if blob.part is None:
@@ -66,17 +68,26 @@ class Fetcher:
             artifact = route.artifact(blob)
             data, from_cache = self.read(str(blob), artifact)
             read[blob.part] = data
+            size_bytes += len(data) if artifact is None else artifact.size
             cached, verified = cached and from_cache, verified and artifact is not None
         parts = {part: data for part, data in read.items() if part is not None}
-        return Fetched(read[None], parts, sum(len(data) for data in read.values()), cached, verified)
+        return Fetched(read[None], parts, size_bytes, cached, verified)
 
     def read(self, name: str, artifact: Artifact | None) -> tuple[memoryview, bool]:
-        """The bytes of one file, verified if something was announced of it, and whether they were a copy's."""
+        """The bytes of one blob, verified if something was announced of it, and whether they were a copy's."""
         if artifact is None:
             # Not mapped: a Java producer writes over files in place, and a mapping would change or end under our hands.
             with self.times("fetch"):
                 return self._in_memory(name, self.limits.max_blob_bytes), False
-        check_limit(name, artifact.size, self.limits.max_blob_bytes)
+        check_limit(name, max(artifact.size, artifact.plain_size), self.limits.max_blob_bytes)
+        data, from_cache = self._stored(name, artifact)
+        if artifact.codec is not None:
+            with self.times("fetch"):
+                data = memoryview(unpacked(data, artifact, self.limits.max_blob_bytes))
+        return data, from_cache
+
+    def _stored(self, name: str, artifact: Artifact) -> tuple[memoryview, bool]:
+        """The verified bytes of a file as it is stored."""
         if self.cache is not None:
             return self._through_cache(self.cache, artifact)
         with self.times("fetch"):

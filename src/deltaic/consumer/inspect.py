@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltaic.consumer.pin import wanted
+from deltaic.errors import NotFoundError
 from deltaic.storage.announced import MAIN, AnnouncedVersion
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.chain import Chain
@@ -63,7 +64,10 @@ def chain_status(store: Store, channel: str = MAIN) -> ChainStatus:
         NotFoundError: nothing is announced there.
     """
     announcements = Announcements(store)
-    found = announcements.read()
+    try:
+        found = announcements.read()
+    except NotFoundError:
+        raise NotFoundError(f"nothing is announced in {store.url}") from None
     target = wanted(found, channel, None).version
     record = found.record
     channels = {MAIN: found.number} if found.number is not None else {}

@@ -165,4 +165,4 @@ def expected_bytes(route: Route) -> int:
     if not route.plan.starts_with_snapshot:
         return 0
     artifact = route.artifact(route.plan.steps[0])
-    return 0 if artifact is None else artifact.size
+    return 0 if artifact is None else artifact.plain_size

@@ -97,7 +97,10 @@ def verify_chain(
         NotFoundError: nothing is announced there.
     """
     started = time.perf_counter()
-    announcement = Announcements(store).read()
+    try:
+        announcement = Announcements(store).read()
+    except NotFoundError:
+        raise NotFoundError(f"nothing is announced in {store.url}") from None
     check = _Check(store, announcement, limits, progress or (lambda _: None))
     check.files()
     if walk:

@@ -42,6 +42,7 @@ from deltaic.schema.schemas import SchemaSet
 from deltaic.storage.announced import NUMBER_NAME, RECORD_NAME
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.chain import BlobName, Chain
+from deltaic.storage.packing import unpacked
 from deltaic.storage.store import Store
 from deltaic.storage.urls import open_store
 from deltaic.wire.header import read_header
@@ -309,15 +310,22 @@ def _model_of_chain(store: Store) -> Model:
     """The model of the newest announced snapshot of a bare chain."""
     from deltaic.binary.cursor import Cursor
 
-    chain = Chain.read(store)
+    chain, announcements = Chain.read(store), Announcements(store)
     try:
-        newest = Announcements(store).read().version()
+        newest = announcements.read().version()
     except NotFoundError:
         newest = None
     version = chain.snapshot_at_or_before(newest) if newest is not None else (chain.snapshots or (None,))[-1]
     if version is None:
         raise ChainError(f"{store.url} has no snapshot to take the model from")
     name = str(BlobName.snapshot(version))
-    # The header with all schemas comes first; a blob is not read whole for it.
-    header = read_header(Cursor(store.get_range(name, 0, _HEADER_BYTES), name), DEFAULT_LIMITS)
+    entry = announcements.entry_of(version)
+    artifact = None if entry is None else entry.artifact(name)
+    if artifact is None or artifact.codec is None:
+        # The header with all schemas comes first; a blob is not read whole for it.
+        start = store.get_range(name, 0, _HEADER_BYTES)
+    else:
+        packed = store.get(name, limit_bytes=artifact.size).data
+        start = bytes(unpacked(packed, artifact, DEFAULT_LIMITS.max_blob_bytes)[:_HEADER_BYTES])
+    header = read_header(Cursor(start, name), DEFAULT_LIMITS)
     return Model.from_schemas(SchemaSet(header.schemas), header.tags.get(TYPES_TAG, ""))

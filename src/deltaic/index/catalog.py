@@ -17,7 +17,11 @@ from deltaic.index.primary import PrimaryKeyIndex, UniqueKeyIndex, declared_key
 from deltaic.index.ranges import RangeIndex
 from deltaic.index.tables import KeylessTable, TypeTable
 from deltaic.index.touched import Step
+from deltaic.index.typed_table import TypedTable
 from deltaic.state.read import ReadState
+from deltaic.state.typed import typed
+
+T = TypeVar("T")
 
 Made = TypeVar("Made", bound=Following[Any])
 
@@ -78,6 +82,11 @@ class Lookup:
                     table = TypeTable(self, type_name) if keyed else KeylessTable(self, type_name)
                     self._tables[type_name] = table
         return table
+
+    def typed(self, cls: type[T]) -> TypedTable[T]:
+        """The records of the type that a class stands for, as objects of that class."""
+        reader = typed(cls)
+        return TypedTable(self[reader.type_name], reader)
 
     def __contains__(self, type_name: object) -> bool:
         return type_name in self.state

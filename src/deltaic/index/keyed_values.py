@@ -72,7 +72,9 @@ def _from_list(code: int, values: list[Any]) -> tuple[Column, Mask | None, int]:
             array = np.asarray(values)
         except (OverflowError, ValueError):
             array = np.asarray(values, object)
-        if array.ndim == 1 and array.dtype.kind in "iufb":
+        # NumPy makes floats of whole numbers that fit no one integer type.
+        fitting = {BOOLEAN: "b", FLOAT: "iuf", DOUBLE: "iuf"}.get(code, "iu")
+        if array.ndim == 1 and array.dtype.kind in fitting:
             return _from_numpy(code, array)
     return _from_objects(code, values)
 

@@ -164,8 +164,6 @@ def _equal_step(
         combinations *= len(values)
     if combinations > _MOST_COMBINATIONS or _share_a_collection(chosen):
         return None
-    if isinstance(index, PrimaryKeyIndex) and index.may_hide_records:
-        return None
     return PlanStep(chosen, index)
 
 
@@ -194,10 +192,11 @@ def _ask(index: Index, asked: tuple[Condition, ...]) -> Ordinals:
     match index:
         case PrimaryKeyIndex() | HashIndex():
             rows = list(product(*(condition.values or () for condition in asked)))
-            columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in asked]
             if isinstance(index, PrimaryKeyIndex):
-                found = index.find(tuple(columns) if len(columns) > 1 else columns[0])
-                return np.unique(found[found >= 0])
+                # Not `find`: where two records have one key, both are asked for.
+                found = {ordinal for row in rows for ordinal in index.ordinals(row)}
+                return np.array(sorted(found), np.int64)
+            columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in asked]
             return np.unique(index.find_many(*columns)[1])
         case PrefixIndex():
             test = asked[0].test

@@ -8,7 +8,6 @@ names the others. A record with a null in its key is in no index; `nulls` names 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -39,8 +38,6 @@ class KeyEntries:
     """Records that have a null in their key and are not in the table, rising."""
     exact: bool
     """True if equal hashes are equal keys, as with numbers of 32 bits, whose hash tells them apart."""
-    repeated: bool
-    """True if two records have one hash: only then can two have one key."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,8 +89,8 @@ class PrimaryKeyIndex(keys.KeyFinder, Following[KeyEntries]):
         nulls = np.zeros(0, np.int64)
         if len(found) != len(every):
             nulls = every.difference(OrdinalSet.from_ordinals(found)).ordinals()
-        table, repeated = keys.fill_table(hashes, found, None, hashing.hash_table_size(len(found)))
-        return KeyEntries(table, nulls, exact=False, repeated=repeated)
+        table = keys.fill_table(hashes, found, None, hashing.hash_table_size(len(found)))
+        return KeyEntries(table, nulls, exact=False)
 
     def _make_from_numbers(self, state: ReadState, roots: OrdinalSet | None, position: int) -> KeyEntries:
         records = records_of(state)
@@ -109,11 +106,10 @@ class PrimaryKeyIndex(keys.KeyFinder, Following[KeyEntries]):
         keys.KeyFinder.__init__(self, records.reader, number, self._traversal.key_paths, tables)
 
     def _entry_arrays(self, entries: KeyEntries) -> dict[str, NDArray[Any]]:
-        flags = np.array([entries.exact, entries.repeated])
-        return {"table": entries.table, "nulls": entries.nulls, "flags": flags}
+        return {"table": entries.table, "nulls": entries.nulls, "exact": np.array([entries.exact])}
 
     def _from_entry_arrays(self, arrays: Arrays) -> KeyEntries:
-        return KeyEntries(arrays["table"], arrays["nulls"], bool(arrays["flags"][0]), bool(arrays["flags"][1]))
+        return KeyEntries(arrays["table"], arrays["nulls"], bool(arrays["exact"][0]))
 
     def __len__(self) -> int:
         """How many records the index holds, duplicates included."""
@@ -149,18 +145,6 @@ class PrimaryKeyIndex(keys.KeyFinder, Following[KeyEntries]):
         firsts = self.first_of(ordinals)
         hidden = (firsts >= 0) & (firsts != ordinals)
         return Duplicates(firsts[hidden], ordinals[hidden])
-
-    @cached_property
-    def may_hide_records(self) -> bool:
-        """False if it is certain that no two records have one key; told without reading all keys."""
-        if any(layer.entries.repeated for layer in self.layers):
-            return True
-        reader, number, paths, tables = self._finder()
-        for place, layer in enumerate(self.layers[1:], 1):
-            below = keys.KeyFinder(reader, number, paths, tables[:place])
-            if np.any(below.first_of(layer.roots.difference(layer.stale).ordinals()) >= 0):
-                return True
-        return False
 
     def key_of(self, ordinal: int) -> Any:
         """The key of one record: a value, or a tuple where the key has several fields."""

@@ -11,7 +11,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
@@ -338,7 +338,7 @@ cdef class _Columns:
 # Tables
 
 def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t size):
-    """A table of `size` slots, a power of two, with an entry for each row that is valid; and if a hash is there twice.
+    """A table of `size` slots, a power of two, with an entry for each row that is valid.
 
     Entries are `entries`, or the numbers of the rows. There must be more slots than rows.
     """
@@ -348,7 +348,6 @@ def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t si
     cdef const int64_t* number = NULL
     cdef const uint8_t* flag = NULL
     cdef uint64_t mask = <uint64_t>size - 1, place
-    cdef bint repeated = False
     if size & (size - 1) or size <= count:
         raise InputError(f"{count} entries do not fit a table of {size} slots")
     # Not np.zeros: NumPy asks for large pages where it allocates without zeroing, and a table is read all over.
@@ -370,19 +369,18 @@ def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t si
                 continue
             place = <uint32_t>hashes[row] & mask
             while slots[place]:
-                repeated |= <uint32_t>(slots[place] >> 32) == <uint32_t>hashes[row]
                 place = (place + 1) & mask
             slots[place] = (<uint64_t><uint32_t>hashes[row] << 32) | (
                 <uint64_t>(number[row] if number is not NULL else row) + 1
             )
-    return table, repeated
+    return table
 
 
 def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t position, words, Py_ssize_t size):
     """The table of a key that is one whole number of the record itself, straight from the records.
 
-    Gives the table, the ordinals of the records that have a null there, whether the table is exact, and whether a hash
-    is there twice. Records are those whose bits `words` has; there must be more slots, a power of two, than records.
+    Gives the table, the ordinals of the records that have a null there, and whether the table is exact. Records are
+    those whose bits `words` has; there must be more slots, a power of two, than records.
     """
     cdef const uint64_t[::1] rows = words
     cdef TypeSlot* slot
@@ -394,7 +392,6 @@ def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t posit
     cdef int32_t[BLOCK] hashes
     cdef int64_t value
     cdef uint64_t above = 0
-    cdef bint repeated = False
     cdef int n, i, code
     if not 0 <= number < state.count or state.slots[number].kind != OBJECT:
         raise InputError("keys are those of an OBJECT type")
@@ -450,10 +447,9 @@ def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t posit
                 if ordinals[i] >= 0:
                     place = <uint32_t>hashes[i] & mask
                     while slots[place]:
-                        repeated |= <uint32_t>(slots[place] >> 32) == <uint32_t>hashes[i]
                         place = (place + 1) & mask
                     slots[place] = (<uint64_t><uint32_t>hashes[i] << 32) | <uint64_t>(ordinals[i] + 1)
-    return table, np.array(without, np.int64), above == 0, repeated
+    return table, np.array(without, np.int64), above == 0
 
 
 cdef class KeyFinder:
@@ -588,33 +584,67 @@ cdef class KeyFinder:
                 place = (place + 1) & mask
         return best
 
+    cdef int _load(self, object key, Query* queries, int32_t* hashed, list keep) except -1:
+        """A key as it is compared, and its hash; 0 if no record can have it."""
+        cdef int part
+        hashed[0] = 0
+        if self.part_count == 1:
+            if type(key) is tuple and PyTuple_GET_SIZE(key) == 1:
+                key = key[0]
+                keep.append(key)
+            if not load_value(self.parts[0].code, key, &queries[0], keep):
+                return 0
+            hashed[0] = value_hash(self.parts[0].code, &queries[0], False)
+            return 1
+        if not isinstance(key, (tuple, list)) or len(key) != self.part_count:
+            raise InputError(f"a key is a tuple of {self.part_count} values, not {key!r}", "KeyType")
+        for part in range(self.part_count):
+            value = key[part]
+            keep.append(value)
+            if not load_value(self.parts[part].code, value, &queries[part], keep):
+                return 0
+            hashed[0] ^= value_hash(self.parts[part].code, &queries[part], False)
+        return 1
+
     cdef int64_t _find(self, object key) except -2:
         cdef Query[MOST_PARTS] queries
         cdef int32_t hashed = 0
-        cdef int part
         cdef list keep = None
-        self._ready()
-        if self.part_count == 1:
-            if PyUnicode_CheckExact(key) and not PyUnicode_IS_ASCII(key) or not (
-                PyLong_CheckExact(key) or PyUnicode_CheckExact(key)
-            ):
-                keep = []
-                if type(key) is tuple and PyTuple_GET_SIZE(key) == 1:
-                    key = key[0]
-            if not load_value(self.parts[0].code, key, &queries[0], keep):
-                return -1
-            hashed = value_hash(self.parts[0].code, &queries[0], False)
-        else:
-            if not isinstance(key, (tuple, list)) or len(key) != self.part_count:
-                raise InputError(f"a key is a tuple of {self.part_count} values, not {key!r}", "KeyType")
+        if self.slot is NULL:
+            self._ready()
+        # The two common kinds of key are read in place and need no list that keeps them.
+        if not PyLong_CheckExact(key) and not (PyUnicode_CheckExact(key) and PyUnicode_IS_ASCII(key)):
             keep = []
-            for part in range(self.part_count):
-                value = key[part]
-                keep.append(value)
-                if not load_value(self.parts[part].code, value, &queries[part], keep):
-                    return -1
-                hashed ^= value_hash(self.parts[part].code, &queries[part], False)
+        if not self._load(key, queries, &hashed, keep):
+            return -1
         return self._search(queries, hashed)
+
+    def ordinals(self, key):
+        """The ordinals of all records with a key, rising: more than one where the key is no key."""
+        cdef Query[MOST_PARTS] queries
+        cdef int32_t hashed = 0
+        cdef list keep = []
+        cdef uint64_t place, steps
+        cdef int64_t ordinal
+        cdef Table* table
+        cdef int number
+        self._ready()
+        if not self._load(key, queries, &hashed, keep):
+            return []
+        found = []
+        for number in range(self.table_count):
+            table = &self.tables[number]
+            place = <uint32_t>hashed & table.mask
+            for steps in range(table.mask + 1):
+                if table.slots[place] == 0:
+                    break
+                if <uint32_t>(table.slots[place] >> 32) == <uint32_t>hashed:
+                    ordinal = entry_of(table.slots[place])
+                    if 0 <= ordinal < self.slot.limit and not has_bit(table.stale, table.stale_words, ordinal):
+                        if self._has_values(queries, ordinal):
+                            found.append(ordinal)
+                place = (place + 1) & table.mask
+        return sorted(found)
 
     def ordinal(self, key):
         """The ordinal of the record with a key, or -1."""

@@ -8,13 +8,21 @@ from deltaic.producer.stage import StagedBlob, stage, unstage
 from deltaic.state.read import ReadState
 from deltaic.storage.announced import Artifact
 from deltaic.storage.chain import BlobKind
+from deltaic.storage.packing import Packing
 from deltaic.storage.store import Store
 
 
 class Attempt:
     """The blobs of a version between encoding and announcing."""
 
-    def __init__(self, store: Store, version: int, cycle_id: str, blobs: dict[BlobKind, EncodedBlob]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        version: int,
+        cycle_id: str,
+        blobs: dict[BlobKind, EncodedBlob],
+        packing: Packing | None = None,
+    ) -> None:
         self.version = version
         self.cycle_id = cycle_id
         self.blobs = blobs
@@ -23,7 +31,7 @@ class Attempt:
         self.state: ReadState | None = None
         self.announcing = False
         """True from the moment at which the announcement may be on its way."""
-        self._store = store
+        self._store, self._packing = store, packing
         self._keys: list[str] = []
 
     def stage(self, kinds: Iterable[BlobKind]) -> None:
@@ -31,7 +39,7 @@ class Attempt:
         for kind in kinds:
             blob = self.blobs[kind]
             self._keys.append(f"staging/{self.cycle_id}/{blob.name}")
-            self.staged[kind] = stage(self._store, self.cycle_id, blob)
+            self.staged[kind] = stage(self._store, self.cycle_id, blob, self._packing)
 
     def publish(self) -> None:
         """Give what is staged its final names."""

@@ -10,6 +10,7 @@ from deltaic.producer.listeners import Listeners
 from deltaic.producer.publish import Publication
 from deltaic.producer.stage import stage, unstage
 from deltaic.storage.announcement import Announcements
+from deltaic.storage.packing import Packing
 
 log = logging.getLogger("deltaic.producer")
 
@@ -17,8 +18,8 @@ log = logging.getLogger("deltaic.producer")
 class BackgroundSnapshots:
     """Stores snapshots one after the other in a thread of its own."""
 
-    def __init__(self, announcements: Announcements, listeners: Listeners) -> None:
-        self._announcements, self._listeners = announcements, listeners
+    def __init__(self, announcements: Announcements, listeners: Listeners, packing: Packing | None = None) -> None:
+        self._announcements, self._listeners, self._packing = announcements, listeners, packing
         self._executor: ThreadPoolExecutor | None = None
         self._mutex = threading.Lock()
         self._at_work: dict[str, Future[None]] = {}
@@ -56,7 +57,7 @@ class BackgroundSnapshots:
         publication = Publication(store)
         key = f"staging/{cycle_id}/{blob.name}"
         try:
-            staged = stage(store, cycle_id, blob)
+            staged = stage(store, cycle_id, blob, self._packing)
             with staged.read_back(store):
                 pass  # the bytes are those that were checked; reading them compared the checksum
             publication.publish([staged])

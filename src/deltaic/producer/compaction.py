@@ -11,7 +11,7 @@ import numpy as np
 
 from deltaic.errors import InputError
 from deltaic.producer.diff import model_changed
-from deltaic.producer.moving import Ordinals, add_moved, place, refers_to_moved
+from deltaic.producer.moving import Ordinals, add_moved, refers_to_moved
 from deltaic.producer.populate import Population
 from deltaic.schema.schemas import SchemaSet
 from deltaic.state.bitset import OrdinalSet
@@ -67,7 +67,7 @@ def populate_compacted(cycle: Population, limits: CompactionLimits) -> None:
             holes = _holes(state, name)
             target.remove(name, movers)
             restored = RestoredType(schema, data, exact=True)
-            place(target, name, restored.serialized(OrdinalSet.from_ordinals(movers)), holes)
+            target.place(name, *restored.serialized(OrdinalSet.from_ordinals(movers)), holes)
             moves[name] = _moves(data.max_ordinal, movers, holes)
             continue
         if not any(child in moves for child in schema.references()):

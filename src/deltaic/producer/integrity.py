@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
-from deltaic.binary.cursor import Cursor
 from deltaic.errors import ChecksumError
 from deltaic.limits import DEFAULT_LIMITS, Limits
+from deltaic.schema.schemas import SchemaSet
 from deltaic.schema.types import ObjectSchema, Schema
 from deltaic.state.checksum import type_checksum
 from deltaic.state.project import projected
 from deltaic.state.read import ReadState
-from deltaic.state.source import Source
+from deltaic.state.source import Source, opened
 from deltaic.state.type_data import TypeData
 from deltaic.state.write import WriteState
 from deltaic.storage.chain import BlobKind
@@ -91,11 +91,10 @@ def check_integrity(
             back = after.apply(source, limits=limits)
         if back.tag != previous.tag:
             raise _failed(f"the reverse delta leads to state {back.tag:016x}, not to {previous.tag:016x}")
-        _compare(back, previous, sums, "the reverse delta does not lead back")
+        _compare(back, previous, sums, "the reverse delta does not lead back", written.schemas)
     if check and BlobKind.HEADER in blobs:
-        with blobs[BlobKind.HEADER].read_back(store) as source:
-            assert isinstance(source, bytes)
-            header = read_header(Cursor(source, "header"), limits)
+        with blobs[BlobKind.HEADER].read_back(store) as source, opened(source, limits) as cursor:
+            header = read_header(cursor, limits)
         if header.destination_tag != written.tag or dict(header.tags) != dict(written.header_tags):
             raise _failed("the header file is not that of the version")
     if after is None or (whole is not None and after.schemas != whole.schemas):
@@ -114,19 +113,23 @@ def _check_is_written(state: ReadState, written: WriteState, what: str) -> None:
             raise _failed(f"{what} does not have the records of type {name} that were added")
 
 
-def _compare(one: ReadState, other: ReadState, sums: TypeSums, what: str) -> None:
+def _compare(one: ReadState, other: ReadState, sums: TypeSums, what: str, model: SchemaSet | None = None) -> None:
+    """Compare two states; with a `model` only the fields that it has, since its deltas carry no others."""
     for name in one:
-        if name in other and not same_records(one.types[name], other.types[name], sums):
+        carried = None if model is None else model.get(name)
+        if name in other and not same_records(one.types[name], other.types[name], sums, carried):
             raise _failed(f"{what}: type {name} differs")
 
 
-def same_records(one: TypeData, other: TypeData, sums: TypeSums) -> bool:
-    """True if two types hold the same records at the same ordinals, as far as their models agree."""
+def same_records(one: TypeData, other: TypeData, sums: TypeSums, carried: Schema | None = None) -> bool:
+    """True if two types hold the same records at the same ordinals, as far as their models, and `carried`, agree."""
     if one.populated != other.populated:
         return False
     if one.shards is other.shards:
         return True
     common = _common(one.schema, other.schema)
+    if common is not None and carried is not None:
+        common = _common(common, carried)
     if common is None:
         return True
     if common == one.schema == other.schema:

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.schema.types import ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
-from deltaic.state.bitset import OrdinalSet
 from deltaic.state.columns import BytesColumn, FixedColumn
 from deltaic.state.read import ReadState
 from deltaic.state.write import WriteState
@@ -89,17 +88,6 @@ def serialize_moved(schema: Schema, state: ReadState, type_name: str, ordinals: 
             offsets, keys, values = _members(state, type_name, ordinals, moves)
             assert values is not None
             return map_batch(type_name, offsets, keys, values, None, None, None).whole()
-
-
-def place(target: WriteState, type_name: str, serialized: Serialized, ordinals: Ordinals) -> None:
-    """Give records these very ordinals in the version that is being built; they must be free."""
-    # The one place that reaches into a write state: there is no other way to choose an ordinal.
-    held = target._types[type_name].ordinals.map
-    held.put(*serialized, ordinals.astype(np.int32))
-    taken = OrdinalSet.from_ordinals(ordinals)
-    held.populated = OrdinalSet(held.populated).union(taken).words
-    pools = [pool[~taken.flags(int(pool.max()) + 1)[pool]] if len(pool) else pool for pool in held.free]
-    held.set_free(pools, [max(held.next_local[0], taken.max() + 1), *held.next_local[1:]])
 
 
 def object_columns(state: ReadState, type_name: str, ordinals: Ordinals, moves: Moves) -> dict[str, AnyColumn]:

@@ -16,7 +16,7 @@ from deltaic.kernels import ordinals as ordinal_kernels
 from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.producer.encode import EncodedBlob
 from deltaic.producer.holding import LeaseHolder
-from deltaic.producer.moving import Ordinals, place, refers_to_moved, serialize_moved
+from deltaic.producer.moving import Ordinals, refers_to_moved, serialize_moved
 from deltaic.producer.publish import Publication
 from deltaic.producer.restoring import load_version
 from deltaic.producer.stage import StagedBlob, stage, unstage
@@ -187,11 +187,11 @@ def _build(writer: WriteState, before: ReadState, after: ReadState, name: str, m
     if direct:
         _put(writer, after, name, direct.ordinals(), {})
     if len(waiting):
-        place(writer, name, _serialized(writer, after, name, waiting, moves), moves[name][waiting])
+        writer.place(name, *_serialized(writer, after, name, waiting, moves), moves[name][waiting])
 
 
 def _put(writer: WriteState, after: ReadState, name: str, ordinals: Ordinals, moves: dict[str, Ordinals]) -> None:
-    place(writer, name, _serialized(writer, after, name, ordinals, moves), ordinals)
+    writer.place(name, *_serialized(writer, after, name, ordinals, moves), ordinals)
 
 
 def _serialized(

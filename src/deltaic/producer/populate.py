@@ -61,7 +61,7 @@ class Population:
 
     def add_file(self, type_name: str, path: str, file_format: Format | None = None) -> None:
         """Add the rows of a file; needs the extra `arrow` except for JSON."""
-        self.add_rows(file_rows(path, type_name, file_format))
+        self.add_rows(file_rows(path, type_name, file_format, model=self.model))
 
     def add_rows(self, source: RowSource) -> Ordinals | None:
         """Add the rows of one source; gives their ordinals, except in canonical order, where they are not known yet."""

@@ -49,6 +49,7 @@ from deltaic.storage.announced import MAIN
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.backoff import Backoff
 from deltaic.storage.chain import BlobKind
+from deltaic.storage.packing import PACKINGS, Packing
 from deltaic.storage.store import Store
 from deltaic.storage.urls import open_store
 
@@ -68,12 +69,16 @@ class Producer:
     meanwhile gets CommitConflictError until the lease is released or has expired.
 
     Args:
-        store: the folder of the chain, or its URL. model: the model, its schemas, or the classes it is made of.
-            versions: mints version numbers; UTC time and a counter by default. order: how new records are numbered, see
-            `WriteState`. snapshot_every: a snapshot with every n-th version. The first, and the first of another model,
-            always have one. snapshots_in_background: announce with the deltas and let the snapshot follow from another
-            thread. target_shard_bytes: types are split so that shards stay below; None: one shard. allow_resharding:
-            let the number of shards follow the size along the chain. Java readers before 7.12 cannot follow.
+        store: the folder of the chain, or its URL.
+        model: the model, its schemas, or the classes it is made of.
+        versions: mints version numbers; UTC time and a counter by default.
+        order: how new records are numbered, see `WriteState`.
+        snapshot_every: a snapshot with every n-th version. The first, and the first of another model, always have one.
+        snapshots_in_background: announce with the deltas and let the snapshot follow from another thread.
+        compression: how blobs are packed in the store. Java consumers need a retriever of their own to unpack them.
+        target_shard_bytes: types are split so that shards stay below; None: one shard.
+        allow_resharding: let the number of shards follow the size along the chain. Java readers before 7.12 cannot
+            follow.
         focus_holes: reuse freed ordinals shard by shard.
         integrity: how much of the staged bytes is checked.
         validators: judge every version before it is published.
@@ -98,6 +103,7 @@ class Producer:
         order: Literal["given", "canonical"] = "given",
         snapshot_every: int = 1,
         snapshots_in_background: bool = False,
+        compression: Packing | None = None,
         target_shard_bytes: int | None = DEFAULT_SHARD_BYTES,
         allow_resharding: bool = False,
         focus_holes: bool = False,
@@ -116,6 +122,8 @@ class Producer:
     ) -> None:
         if snapshot_every < 1:
             raise InputError(f"a snapshot every {snapshot_every} versions: the number starts at 1")
+        if compression not in (None, *PACKINGS):
+            raise InputError(f"compression {compression!r}: None, {' or '.join(map(repr, PACKINGS))}")
         if integrity not in ("full", "deltas", "off"):
             raise InputError(f"integrity {integrity!r}: 'full', 'deltas' or 'off'")
         self.store: Store = open_store(store) if isinstance(store, str | os.PathLike) else store
@@ -126,11 +134,12 @@ class Producer:
         self._versions = versions or TimeVersions(clock)
         self._snapshot_every, self._in_background = snapshot_every, snapshots_in_background
         self._integrity: Integrity = integrity
+        self._compression: Packing | None = compression
         self._listeners = Listeners(listeners)
         self._header_tags, self._header_file = check_tags(header_tags or {}), header_file
         self._limits, self._clock, self._random = limits, clock, random
         self._lease = LeaseHolder(self.announcements, holder=holder, ttl_seconds=lease_seconds)
-        self._snapshots = BackgroundSnapshots(self.announcements, self._listeners)
+        self._snapshots = BackgroundSnapshots(self.announcements, self._listeners, compression)
         self._mutex = threading.RLock()
         self._at_work = False
 
@@ -339,7 +348,7 @@ class Producer:
             header=self._header_file,
         )
         token = secrets.token_hex(8) if self._random is None else f"{self._random.getrandbits(64):016x}"
-        return Attempt(self.store, version, f"{version}-{token}", blobs)
+        return Attempt(self.store, version, f"{version}-{token}", blobs, self._compression)
 
     def _snapshot_due(self) -> bool:
         if self._at.version is None or model_changed(self.model, self._at.state):

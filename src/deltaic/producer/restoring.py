@@ -1,19 +1,13 @@
 """Restore: the state of an announced version, through its nearest snapshot and the deltas after it."""
 
-import tempfile
-from pathlib import Path
-
 from deltaic.consumer.plan import plan_refresh
 from deltaic.errors import ChainError
 from deltaic.limits import DEFAULT_LIMITS, Limits
+from deltaic.producer.reading import read_stored
 from deltaic.state.read import ReadState
-from deltaic.storage.announced import Artifact
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.chain import BlobName, Chain
-from deltaic.storage.checksum import verify, verify_file
 from deltaic.storage.store import Store
-
-_IN_MEMORY_BYTES = 256 << 20
 
 
 def load_version(
@@ -43,22 +37,7 @@ def read_blob(
     limits: Limits = DEFAULT_LIMITS,
 ) -> ReadState:
     """Load a snapshot (`state` is None), or apply a delta to a state."""
-    name = str(blob)
-    artifact = _announced(announcements, blob)
-    size = store.head(name).size_bytes
-    if size <= _IN_MEMORY_BYTES:
-        data = store.get(name, limit_bytes=limits.max_blob_bytes).data
-        if artifact is not None:
-            verify(data, artifact.checksum, f"{store.url}/{name}")
-        return ReadState.load(data, limits=limits) if state is None else state.apply(data, limits=limits)
-    with tempfile.TemporaryDirectory(prefix="deltaic-") as folder:
-        path = Path(folder) / name
-        store.get_to_file(name, path, limit_bytes=limits.max_blob_bytes)
-        if artifact is not None:
-            verify_file(path, artifact.checksum, artifact.size, f"{store.url}/{name}")
-        return ReadState.load(path, limits=limits) if state is None else state.apply(path, limits=limits)
-
-
-def _announced(announcements: Announcements, blob: BlobName) -> Artifact | None:
-    entry = announcements.entry_of(blob.owner)
-    return next((each for each in entry.artifacts if each.name == str(blob)), None) if entry is not None else None
+    name, entry = str(blob), announcements.entry_of(blob.owner)
+    artifact = None if entry is None else entry.artifact(name)
+    with read_stored(store, name, artifact, limit_bytes=limits.max_blob_bytes) as source:
+        return ReadState.load(source, limits=limits) if state is None else state.apply(source, limits=limits)

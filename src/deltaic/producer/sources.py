@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.errors import InputError, MissingExtraError, NotFoundError
+from deltaic.producer.arrow_types import flat_columns
 from deltaic.schema.model import Model
 
 Format = Literal["parquet", "json", "csv", "arrow"]
@@ -108,15 +109,14 @@ def row_sources(data: Any, model: Model, type_name: str | None = None) -> Iterat
 
     Args:
         data: an object of the model or many; a dict or many; an Arrow table, a DataFrame of pandas, polars, DuckDB or
-            Spark; the
-            path of a file.
+            Spark; the path of a file.
         model: whose types they are.
         type_name: the type of the rows; not needed for objects of the model's classes, nor if the model has one root.
     """
     if type_name is not None:
         _root(model, type_name)
     if isinstance(data, str | os.PathLike):
-        yield file_rows(data, _root(model, type_name))
+        yield file_rows(data, _root(model, type_name), model=model)
     elif _is_spark(data):
         yield ArrowRows(_root(model, type_name), data.toArrow())
     elif hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
@@ -133,8 +133,13 @@ def row_sources(data: Any, model: Model, type_name: str | None = None) -> Iterat
         raise InputError(f"{type(data).__name__} cannot be published: no rows, and no object of the model", "WrongType")
 
 
-def file_rows(path: str | os.PathLike[str], type_name: str, file_format: Format | None = None) -> RowSource:
-    """The rows of a file; the format by its ending if it is not given."""
+def file_rows(
+    path: str | os.PathLike[str], type_name: str, file_format: Format | None = None, *, model: Model | None = None
+) -> RowSource:
+    """The rows of a file; the format by its ending if it is not given.
+
+    With a model the columns of a CSV file are read as its types; else as what they look like.
+    """
     place = Path(path)
     if not place.exists():
         raise NotFoundError(f"there is no file {place}")
@@ -155,8 +160,11 @@ def file_rows(path: str | os.PathLike[str], type_name: str, file_format: Format 
             _pyarrow("reading CSV")
             import pyarrow.csv
 
-            options = pyarrow.csv.ParseOptions(delimiter="\t" if place.suffix.lower() == ".tsv" else ",")
-            return ArrowRows(type_name, _read(pyarrow.csv.read_csv, place, parse_options=options))
+            parsing = pyarrow.csv.ParseOptions(delimiter="\t" if place.suffix.lower() == ".tsv" else ",")
+            types = None if model is None or type_name not in model.schemas else flat_columns(model, type_name)
+            converting = pyarrow.csv.ConvertOptions(column_types=types)
+            table = _read(pyarrow.csv.read_csv, place, parse_options=parsing, convert_options=converting)
+            return ArrowRows(type_name, table)
         case "arrow":
             _pyarrow("reading Arrow files")
             import pyarrow.feather

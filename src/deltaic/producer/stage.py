@@ -5,26 +5,26 @@ leaves there is swept by the next producer that holds the lease.
 """
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from deltaic.errors import ChecksumError, DeltaicError
+import msgspec
+
+from deltaic.errors import DeltaicError
 from deltaic.producer.encode import EncodedBlob
+from deltaic.producer.reading import read_stored
 from deltaic.state.source import Source
 from deltaic.storage.announced import Artifact
-from deltaic.storage.chain import BlobName
-from deltaic.storage.checksum import checksum, verify_file
+from deltaic.storage.chain import BlobKind, BlobName
+from deltaic.storage.checksum import Checksum
+from deltaic.storage.decompress import iter_compressed
 from deltaic.storage.local import LOCK_NAME, LocalStore
+from deltaic.storage.packing import Packing
 from deltaic.storage.store import Store
 
 STAGING = "staging"
 """The folder of blobs that are not published yet."""
-
-IN_MEMORY_BYTES = 256 << 20
-"""A staged blob larger than this is read back through a temporary file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +38,33 @@ class StagedBlob:
     @contextmanager
     def read_back(self, store: Store) -> Iterator[Source]:
         """The bytes as the store has them, compared with those that were written."""
-        if self.artifact.size <= IN_MEMORY_BYTES:
-            data = store.get(self.key, limit_bytes=self.artifact.size).data
-            if checksum(data) != self.artifact.checksum:
-                raise ChecksumError("Checksum", "the store gave other bytes than were written", self.key)
-            yield data
-            return
-        with tempfile.TemporaryDirectory(prefix="deltaic-") as folder:
-            path = Path(folder) / os.path.basename(self.key)
-            store.get_to_file(self.key, path, limit_bytes=self.artifact.size)
-            verify_file(path, self.artifact.checksum, self.artifact.size, self.key)
-            yield path
+        limit_bytes = max(self.artifact.size, self.artifact.plain_size)
+        with read_stored(store, self.key, self.artifact, limit_bytes=limit_bytes) as source:
+            yield source
 
 
-def stage(store: Store, cycle_id: str, blob: EncodedBlob) -> StagedBlob:
-    """Write a blob into the staging folder."""
+def stage(store: Store, cycle_id: str, blob: EncodedBlob, packing: Packing | None = None) -> StagedBlob:
+    """Write a blob into the staging folder, packed if that is asked for; a header never is, it is small."""
     key = f"{STAGING}/{cycle_id}/{blob.name}"
-    store.put_chunks(key, blob.chunks())
-    return StagedBlob(blob.name, key, blob.artifact)
+    if packing is None or blob.name.kind is BlobKind.HEADER:
+        store.put_chunks(key, blob.chunks())
+        return StagedBlob(blob.name, key, blob.artifact)
+    packed = Checksum()
+    store.put_chunks(key, _counted(iter_compressed(blob.chunks(), packing), packed))
+    artifact = msgspec.structs.replace(
+        blob.artifact,
+        size=packed.size_bytes,
+        checksum=packed.text(),
+        codec=packing,
+        unpacked_size=blob.size_bytes,
+    )
+    return StagedBlob(blob.name, key, artifact)
+
+
+def _counted(pieces: Iterator[bytes], total: Checksum) -> Iterator[bytes]:
+    for piece in pieces:
+        total.update(piece)
+        yield piece
 
 
 def unstage(store: Store, keys: Iterable[str]) -> bool:

@@ -22,8 +22,9 @@ class OrdinalSet:
         if len(words) and not words[-1]:
             used = np.flatnonzero(words)
             words = words[: int(used[-1]) + 1 if len(used) else 0]
-        self.words: Words = np.ascontiguousarray(words)
-        """The bits, without empty words at the end. Not to be changed."""
+        self.words: Words = np.ascontiguousarray(words).view()
+        """The bits, without empty words at the end; read-only."""
+        self.words.flags.writeable = False
 
     @classmethod
     def from_words(cls, words: Words) -> Self:

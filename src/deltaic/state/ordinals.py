@@ -82,6 +82,16 @@ class TypeOrdinals:
         except OverflowError as error:
             raise self._full(error) from error
 
+    def place(self, data: NDArray[np.uint8], ends: NDArray[np.int64], ordinals: NDArray[np.int64]) -> None:
+        """Add serialized records at these very ordinals, which no record of this version or the one before has."""
+        taken = OrdinalSet.from_ordinals(ordinals)
+        if OrdinalSet(self.map.held).intersection(taken) or len(taken) != len(ordinals):
+            raise InputError(f"type {self.name}: an ordinal that is chosen must be free", "TakenOrdinal")
+        self.map.put(data, ends, ordinals.astype(np.int32))
+        self.map.populated = self.populated.union(taken).words
+        pools = [pool[~taken.flags(int(pool.max()) + 1)[pool]] if len(pool) else pool for pool in self.map.free]
+        self.map.set_free(pools, [max(self.map.next_local[0], taken.max() + 1), *self.map.next_local[1:]])
+
     def keep_all(self) -> None:
         """Mark what was populated before as populated now."""
         self.map.populated = self.populated.union(self.previous).words

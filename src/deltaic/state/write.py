@@ -284,6 +284,16 @@ class WriteState:
             raise InputError(f"type {type_name}, row {bad}: the bytes are no serialized {schema.kind}", "BadRecord")
         return writer.add_many(data, ends)
 
+    def place(
+        self, type_name: str, data: NDArray[np.uint8], ends: NDArray[np.int64], ordinals: NDArray[np.int64]
+    ) -> None:
+        """Add serialized records at chosen ordinals, for tools that move records; what they hold is not checked.
+
+        Raises:
+            InputError: an ordinal is taken by a record of this version or of the one before.
+        """
+        self._adding(type_name).ordinals.place(data, ends, ordinals)
+
     def keep_all_from_previous(self) -> None:
         """Take all records of the version before into this one."""
         for name in self._types:

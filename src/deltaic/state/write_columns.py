@@ -255,7 +255,8 @@ def _refuse_malformed(where: str, column: VariableColumn, utf8: Bytes, begin: in
             try:
                 whole[start:end].decode("utf-8", "surrogatepass")
             except UnicodeDecodeError as error:
-                raise InputError(f"{where}, row {row}: the text is no UTF-8: {error.reason}", "BadText") from error
+                shown = whole[start:end][:60]
+                raise InputError(f"{where}, row {row}: the text {shown!r} is no UTF-8", "BadText") from error
 
 
 def _checked_offsets(where: str, offsets: NDArray[Any], available: int) -> Offsets:

@@ -52,6 +52,19 @@ class Artifact(Struct, frozen=True, omit_defaults=True):
     from_version: Version | None = None
     """The version that a delta starts from."""
     to_version: Version | None = None
+    codec: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,30}$")] | None = None
+    """How the file is packed; None if it is not. Size and checksum are those of the packed file."""
+    unpacked_size: _Count | None = None
+    """What a packed file unpacks to."""
+
+    def __post_init__(self) -> None:
+        if (self.codec is None) != (self.unpacked_size is None):
+            raise ValueError("`codec` and `unpacked_size` go together")
+
+    @property
+    def plain_size(self) -> int:
+        """Bytes of the blob itself, packed or not."""
+        return self.size if self.unpacked_size is None else self.unpacked_size
 
 
 class AnnouncedVersion(Struct, frozen=True):
@@ -64,6 +77,10 @@ class AnnouncedVersion(Struct, frozen=True):
     """Where it was announced, ever."""
     artifacts: Annotated[tuple[Artifact, ...], Meta(max_length=10_000)]
     withdrawn: bool = False
+
+    def artifact(self, name: str) -> Artifact | None:
+        """What is listed of a file."""
+        return next((artifact for artifact in self.artifacts if artifact.name == name), None)
 
 
 class LeaseRecord(Struct, frozen=True):

@@ -93,7 +93,7 @@ class Chain:
 
     @classmethod
     def of_names(cls, names: Iterable[str]) -> "Chain":
-        """The chain that these files make. Of several deltas from one version, the one to the largest version counts."""
+        """The chain that these files make. Of several deltas from one version that to the largest version counts."""
         snapshots: set[int] = set()
         deltas: dict[int, int] = {}
         reverse_deltas: dict[int, int] = {}

@@ -16,7 +16,7 @@ from enum import StrEnum
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, cast
 
-from deltaic.errors import DecodeError, LimitError, MissingExtraError
+from deltaic.errors import DecodeError, InputError, LimitError, MissingExtraError
 from deltaic.storage.store import Data
 
 if TYPE_CHECKING:
@@ -138,6 +138,22 @@ def compress(data: Data, codec: Codec | str, *, level: int | None = None) -> byt
         return packer.compress(data) + packer.flush()
     cramjam = _cramjam(codec)
     return bytes(cramjam.snappy.compress_raw(data) if codec is Codec.SNAPPY else cramjam.lz4.compress(data))
+
+
+def iter_compressed(chunks: Iterable[Data], codec: Codec | str) -> Iterator[bytes]:
+    """Pack a stream, with zstd or gzip, piece by piece."""
+    codec = Codec(codec)
+    if codec is Codec.ZSTD:
+        zstd = _zstd()
+        packer, flush = zstd.ZstdCompressor(level=3), zstd.ZstdCompressor.FLUSH_FRAME
+    elif codec is Codec.GZIP:
+        packer, flush = zlib.compressobj(6, zlib.DEFLATED, _WINDOW_BITS[codec]), zlib.Z_FINISH
+    else:
+        raise InputError(f"streams are not packed with {codec}: zstd or gzip")
+    for chunk in chunks:
+        if piece := packer.compress(chunk):
+            yield piece
+    yield packer.flush(flush)
 
 
 _WINDOW_BITS = {Codec.GZIP: 31, Codec.ZLIB: 15, Codec.DEFLATE: -15}

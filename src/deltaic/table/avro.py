@@ -109,7 +109,14 @@ def _unpack(block: bytes, codec: str, limit_bytes: int, name: str) -> bytes:
         if struct.pack(">I", zlib.crc32(piece)) != block[-4:]:
             raise DecodeError("BadChecksum", "a snappy block is not the one that was written", name)
         return piece
-    return decompress(block, CODECS[codec], min(limit_bytes, len(block) * MAX_PACKED_RATIO + 4096), name=name)
+    limit_bytes = min(limit_bytes, len(block) * MAX_PACKED_RATIO + 4096)
+    try:
+        return decompress(block, CODECS[codec], limit_bytes, name=name)
+    except DecodeError as error:
+        # Python's Avro libraries cut one byte of the zlib checksum too few and leave the rest behind the stream.
+        if codec != "deflate" or error.code != "TrailingBytes" or len(block) <= 3:
+            raise
+        return decompress(block[:-3], Codec.DEFLATE, limit_bytes, name=name)
 
 
 def _pack(data: bytes, codec: str, level: int) -> bytes:

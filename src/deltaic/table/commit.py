@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from deltaic.errors import (
     CommitConflictError,
     CommitUnknownError,
+    DecodeError,
     DeltaicError,
     InputError,
     NotFoundError,
@@ -230,15 +231,25 @@ class Committer:
         again, and a commit under it would be seen by nobody. The two newest versions are never deleted, so that a
         missing predecessor tells.
         """
-        before = snapshot.version
+        for attempt in range(1, _READ_BACKS + 1):
+            try:
+                if self._stands(snapshot.version, changes):
+                    return
+                break
+            except (StorageError, DecodeError) as error:
+                # The version file is written: whatever fails from here on is no refusal.
+                if attempt == _READ_BACKS:
+                    raise self._unknown(snapshot.version + 1, token) from error
+            self.sleep(self._delay_seconds(attempt))
+        raise self._unknown(snapshot.version + 1, token)
+
+    def _stands(self, before: int, changes: Changes) -> bool:
         if self.log.version_exists(before) or self.log.state(before) is not None:
-            return
+            return True
         newest = self.log.snapshot()
         if newest.version == before + 1:
-            return
-        if changes.adds and len(newest.find({add.path for add in changes.adds})) == len(changes.adds):
-            return
-        raise self._unknown(before + 1, token)
+            return True
+        return bool(changes.adds) and len(newest.find({add.path for add in changes.adds})) == len(changes.adds)
 
     def _read_back(self, version: int, token: str) -> bytes | None:
         for attempt in range(1, _READ_BACKS + 1):
@@ -267,7 +278,7 @@ class Committer:
         if seen.version == snapshot.version:
             raise StorageError(f"version {seen.version + 1} of {self.log.url} is taken but cannot be read")
         # The winner's state may be there by now: replaying from it keeps the tail short.
-        state = self.log.state(seen.version)
+        state = self.log.written_state(seen.version, literal=self.settings.literal)
         if state is not None and state.own and state.metadata is not None:
             parts = tuple(Part(i, k) for i, k in zip(state.manifests, state.manifest_keys(), strict=True))
             hidden, created_ms = frozenset(state.tombstones), max(state.created_ms, seen.created_ms)

@@ -7,7 +7,7 @@ the version that it belongs to. A state without that mark was written by somebod
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -74,9 +74,10 @@ def state_number(folder: str) -> int | None:
     return number if number <= MAX_VERSION else None
 
 
-def read_state(log: Store, version: int) -> State | None:
-    """The state of a version, or None if there is none."""
-    for name, read in ((AVRO_NAME, _read_avro), (JSON_NAME, _read_json)):
+def read_state(log: Store, version: int, *, forms: Sequence[str] = (AVRO_NAME, JSON_NAME)) -> State | None:
+    """The state of a version, or None if there is none; in the first of these forms that is there."""
+    for name in forms:
+        read = _read_avro if name == AVRO_NAME else _read_json
         key = f"{state_folder(version)}/{name}"
         try:
             blob = log.get(key, limit_bytes=MAX_STATE_BYTES)

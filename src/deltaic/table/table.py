@@ -377,7 +377,8 @@ class Table:
                 "restore",
                 adds=tuple(replace(add, data_change=True) for add in back),
                 removes=self._removed(snapshot, tuple(path for path in live if path not in wanted), True),
-                schema_string=_changed(old.metadata.schema_string, snapshot.metadata.schema_string),
+                # Said even if nothing differs now: a change that comes first must not slip in between.
+                schema_string=old.metadata.schema_string,
                 partition_columns=_changed(old.metadata.partition_columns, snapshot.metadata.partition_columns),
                 reads=EVERYTHING,
             )

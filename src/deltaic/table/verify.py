@@ -143,6 +143,8 @@ class _Check:
         state = self._log.state(number)
         if state is None or (number == 0 and not state.own):
             return
+        if not state.own and not self._log.is_ours_at(listing, state):
+            ours = False  # from before the table was adopted
         if ours and not state.own:
             under = "under a version file of ours" if number in listing.versions else "without a version file"
             self.add("ForeignState", f"the state of version {number} is another writer's, {under}")

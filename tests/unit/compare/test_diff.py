@@ -125,6 +125,64 @@ def test_a_field_that_grew_from_int_to_long_has_not_changed():
     assert not diff(before, after)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"a": "x", "b": "y"}, {"a": "y", "b": "x"}),
+        ({"a": "x", "b": None}, {"a": None, "b": "x"}),
+        ({"a": "x"}, {"c": "x"}),
+        ({"d": "x"}, {"e": "x"}),
+        ({"a": "12345678abcdefgh"}, {"a": "abcdefgh12345678"}),
+        ({"a": "x"}, {"a": "x\x00"}),
+        ({"a": ""}, {"a": "\x00"}),
+        ({"a": "\x00" * 8}, {"a": "\x00" * 16}),
+        ({"f": 0.0}, {"f": -0.0}),
+        ({"n": 1}, {"m": 1}),
+        ({"n": 0}, {"n": None}),
+        ({"t": False}, {"t": None}),
+    ],
+)
+def test_near_misses_are_told_apart(one, other):
+    model = "A @PrimaryKey(k) { int k; string a; string b; bytes c; L d; S e; double f; int n; int m; boolean t; }"
+    model += "L List<W>; S Set<W>; W { string value; }"
+
+    def made(values):
+        state = WriteState(parse_schemas(model))
+        fields = {"k": 1} | values
+        if "d" in fields:
+            fields["d"] = state.add_list("L", [state.add_object("W", {"value": fields["d"]})])
+        if "e" in fields:
+            fields["e"] = state.add_set("S", [state.add_object("W", {"value": fields["e"]})])
+        if "c" in fields:
+            fields["c"] = fields["c"].encode()
+        state.add_object("A", fields)
+        return snapshot(state)
+
+    assert counts_of(diff(made(one), made(other))["A"]) == (0, 0, 1, 0)
+    assert counts_of(diff(made(one), made(one))["A"]) == (0, 0, 0, 1)
+
+
+def test_the_order_of_a_list_and_the_sides_of_a_map_count():
+    model = "A @PrimaryKey(k) { int k; L l; M m; } L List<W>; M Map<W,W>; W { string value; }"
+
+    def made(elements, entries):
+        state = WriteState(parse_schemas(model))
+        word = {text: state.add_object("W", {"value": text}) for text in "xyz"}
+        fields = {
+            "k": 1,
+            "l": state.add_list("L", [word[text] for text in elements]),
+            "m": state.add_map("M", [(word[key], word[value]) for key, value in entries]),
+        }
+        state.add_object("A", fields)
+        return snapshot(state)
+
+    whole = made("xyx", [("x", "y"), ("y", "z")])
+    for other in (made("xxy", [("x", "y"), ("y", "z")]), made("xyx", [("x", "z"), ("y", "y")])):
+        assert diff(whole, other)["A"].counts.modified == 1
+    assert diff(made("x", [("x", "y")]), made("x", [("y", "x")]))["A"].counts.modified == 1
+    assert not diff(whole, made("xyx", [("y", "z"), ("x", "y")]))
+
+
 def test_records_that_refer_to_themselves_are_compared_too():
     # No writer makes a circle in one go; a reader may still meet one, so two are bent into shape here.
     def circle(numbers):

@@ -9,24 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deltaic.binary import buffers
 from deltaic.consumer.arena import Arena
 from deltaic.consumer.arena_manifest import arrays_of
 from deltaic.consumer.arena_places import sweep_idle
 from deltaic.errors import DecodeError, StorageError
-from deltaic.kernels import PLAIN_ASKED
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
-from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, ended, files_in, in_child
+from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, content_of, ended, files_in, in_child
 
 SIZE = 20_000
-
-
-@pytest.fixture(autouse=True)
-def files_for_small_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the plain kernels chains are small; their arrays get files of their own all the same."""
-    if PLAIN_ASKED:
-        monkeypatch.setattr(buffers, "_SMALLEST_BYTES", 1 << 10)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +42,7 @@ def test_what_is_attached_is_what_was_shared(arena: Arena, chain: ChainOfBlobs) 
     found = another(arena).attach(0)
     assert found is not None
     private = chain.load()
-    assert found.checksum() == made.checksum() == private.checksum()
+    assert content_of(found) == content_of(made) == content_of(private)
     assert (found.tag, found.origin_tag, found.header_tags) == (private.tag, private.origin_tag, private.header_tags)
     assert list(found.types) == list(private.types)
     assert found.schemas == private.schemas
@@ -68,6 +59,7 @@ def test_views_columns_and_arrow_read_mapped_states_as_private_ones(arena: Arena
     for field in ("id", "year", "score", "title", "poster"):
         ours, theirs = found["Movie"].column(field), private["Movie"].column(field)
         assert repr(ours) == repr(theirs)
+    assert found.checksum() == private.checksum()
     assert found["Movie"][5].to_dict() == private["Movie"][5].to_dict()
     assert found["ListOfMovie"][7] == private["ListOfMovie"][7]
     ghosts = private["Movie"].ghosts.ordinals()
@@ -80,8 +72,8 @@ def test_a_mapped_state_can_take_a_delta_of_its_own(arena: Arena, chain: ChainOf
     arena.refresh(0, chain.make(0))
     found = another(arena).attach(0)
     assert found is not None
-    assert found.apply(chain.deltas[0]).checksum() == chain.checksums[1]
-    assert found.checksum() == chain.checksums[0]
+    assert content_of(found.apply(chain.deltas[0])) == chain.contents[1]
+    assert content_of(found) == chain.contents[0]
 
 
 def test_arrays_of_a_shared_state_cannot_be_written(arena: Arena, chain: ChainOfBlobs) -> None:
@@ -100,11 +92,11 @@ def test_arrays_of_a_shared_state_cannot_be_written(arena: Arena, chain: ChainOf
 def test_every_step_of_a_chain_is_right_while_its_memory_is_used_again(arena: Arena, chain: ChainOfBlobs) -> None:
     sizes = set()
     files: list[set[str]] = []
-    for version, checksum in enumerate(chain.checksums):
+    for version, content in enumerate(chain.contents):
         state = arena.refresh(version, chain.make(version))
-        assert state.checksum() == checksum
+        assert content_of(state) == content
         attached = another(arena).attach(version)
-        assert attached is not None and attached.checksum() == checksum
+        assert attached is not None and content_of(attached) == content
         files.append(files_in(arena.folder))
         if version > 4:
             sizes.add(arena.size_bytes() >> 20)
@@ -121,7 +113,7 @@ def test_unchanged_types_stay_in_the_files_of_the_version_before(arena: Arena, c
     four = arena.refresh(4, chain.make(4))
     five = arena.refresh(5, chain.make(5))
     assert addresses(four) == addresses(five)
-    assert five.checksum() == chain.checksums[5]
+    assert content_of(five) == chain.contents[5]
 
 
 def test_a_state_somebody_reads_is_never_written_over(arena: Arena, chain: ChainOfBlobs) -> None:
@@ -131,7 +123,7 @@ def test_a_state_somebody_reads_is_never_written_over(arena: Arena, chain: Chain
     assert held is not None
     for version in range(1, 8):
         arena.refresh(version, chain.make(version))
-        assert held.checksum() == chain.checksums[0]
+        assert content_of(held) == chain.contents[0]
     assert 0 in arena.versions()
     del held
     gc.collect()
@@ -161,7 +153,7 @@ def test_whatever_is_kept_of_a_state_keeps_its_memory(arena: Arena, chain: Chain
         read = lambda: held[3].to_dict()  # noqa: E731
     else:
         held = state.apply(chain.deltas[0])
-        read = lambda: held.checksum()  # noqa: E731
+        read = lambda: content_of(held)  # noqa: E731
     before = read()
     del state
     gc.collect()
@@ -181,7 +173,7 @@ def test_what_a_maker_keeps_of_what_it_built_is_not_written_over(arena: Arena, c
         arena.share(0, build)
     for version in range(1, 5):
         arena.refresh(version, chain.make(version))
-    assert built[0].checksum() == chain.checksums[0]
+    assert content_of(built[0]) == chain.contents[0]
 
 
 def test_a_refresh_by_many_deltas_takes_the_room_of_few(arena: Arena, chain: ChainOfBlobs, tmp_path: Path) -> None:
@@ -198,21 +190,21 @@ def test_a_refresh_by_many_deltas_takes_the_room_of_few(arena: Arena, chain: Cha
         return state
 
     one = arena.size_bytes()
-    assert arena.refresh(12, watched).checksum() == chain.checksums[12]
+    assert content_of(arena.refresh(12, watched)) == chain.contents[12]
     assert most < 4 * one, "versions that are passed through pile up"
 
 
 def test_a_state_of_another_fingerprint_is_made_again(arena: Arena, chain: ChainOfBlobs) -> None:
     old = arena.refresh(1, chain.make(0), fingerprint=lambda version: "before the folder was deleted")
     new = arena.refresh(1, chain.make(1), fingerprint=lambda version: "after")
-    assert new.checksum() == chain.checksums[1]
-    assert old.checksum() == chain.checksums[0]
+    assert content_of(new) == chain.contents[1]
+    assert content_of(old) == chain.contents[0]
     assert another(arena).attach(1) is None
     found = another(arena).attach(1, fingerprint="after")
-    assert found is not None and found.checksum() == chain.checksums[1]
+    assert found is not None and content_of(found) == chain.contents[1]
     for version in range(2, 6):
         arena.refresh(version, chain.make(version))
-    assert old.checksum() == chain.checksums[0]
+    assert content_of(old) == chain.contents[0]
 
 
 def test_the_nearest_shared_state_is_offered_to_the_maker(arena: Arena, chain: ChainOfBlobs) -> None:
@@ -236,7 +228,7 @@ def test_who_asks_for_a_version_that_is_there_makes_nothing(arena: Arena, chain:
     def never(base: ReadState | None, version: int | None) -> ReadState:
         raise AssertionError("made again")
 
-    assert another(arena).refresh(2, never).checksum() == chain.checksums[2]
+    assert content_of(another(arena).refresh(2, never)) == chain.contents[2]
 
 
 def test_a_build_that_fails_leaves_what_was_there(arena: Arena, chain: ChainOfBlobs) -> None:
@@ -252,8 +244,8 @@ def test_a_build_that_fails_leaves_what_was_there(arena: Arena, chain: ChainOfBl
         arena.refresh(2, fail)
     assert files_in(arena.folder) <= before, "half a state was left"
     assert arena.versions() == (1,)
-    assert state.checksum() == chain.checksums[1]
-    assert arena.refresh(2, chain.make(2)).checksum() == chain.checksums[2]
+    assert content_of(state) == chain.contents[1]
+    assert content_of(arena.refresh(2, chain.make(2))) == chain.contents[2]
 
 
 def test_a_process_that_waits_too_long_is_told(arena: Arena, chain: ChainOfBlobs) -> None:
@@ -279,7 +271,7 @@ def test_a_private_state_is_copied_in(arena: Arena, chain: ChainOfBlobs) -> None
     private = chain.at(2)
     with arena.lock():
         shared = arena.share(2, lambda: private)
-    assert shared.checksum() == chain.checksums[2]
+    assert content_of(shared) == chain.contents[2]
     assert len([name for name in files_in(arena.folder) if name.startswith("a-")]) == 1
 
 
@@ -306,7 +298,7 @@ def test_many_threads_attach_and_drop_while_versions_are_made(arena: Arena, chai
                 if state is None:
                     continue
                 seen.add(versions[-1])
-                if state.checksum() != chain.checksums[versions[-1]]:
+                if content_of(state) != chain.contents[versions[-1]]:
                     wrong.append(f"version {versions[-1]} is not itself")
         except Exception as error:
             wrong.append(repr(error))
@@ -317,8 +309,8 @@ def test_many_threads_attach_and_drop_while_versions_are_made(arena: Arena, chai
     for thread in threads:
         thread.start()
     try:
-        for version in range(len(chain.checksums)):
-            assert arena.refresh(version, chain.make(version)).checksum() == chain.checksums[version]
+        for version in range(len(chain.contents)):
+            assert content_of(arena.refresh(version, chain.make(version))) == chain.contents[version]
     finally:
         stop.set()
         for thread in threads:
@@ -337,13 +329,13 @@ def test_threads_that_want_one_version_make_it_once(arena: Arena, chain: ChainOf
 
     results: list[int] = []
     threads = [
-        threading.Thread(target=lambda: results.append(another(arena).refresh(0, make).checksum())) for _ in range(6)
+        threading.Thread(target=lambda: results.append(content_of(another(arena).refresh(0, make)))) for _ in range(6)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert results == [chain.checksums[0]] * 6
+    assert results == [chain.contents[0]] * 6
     assert len(made) == 1
 
 
@@ -357,7 +349,7 @@ def test_the_last_process_out_takes_the_files_along(arena: Arena, chain: ChainOf
         assert found is not None
         os.write(tell, b"x")
         os.read(wait, 1)
-        assert found.checksum() == chain.checksums[0]
+        assert content_of(found) == chain.contents[0]
 
     child = in_child(attach)
     os.read(ready, 1)
@@ -367,7 +359,7 @@ def test_the_last_process_out_takes_the_files_along(arena: Arena, chain: ChainOf
     assert ended(child) == 0
     arena.close()
     assert not arena.folder.exists()
-    assert held.checksum() == chain.checksums[0], "what is attached stays readable"
+    assert content_of(held) == chain.contents[0], "what is attached stays readable"
     for descriptor in (ready, tell, wait, go_on):
         os.close(descriptor)
 
@@ -376,10 +368,10 @@ def test_an_arena_whose_folder_was_removed_starts_again(arena: Arena, chain: Cha
     held = arena.refresh(0, chain.make(0))
     another(arena).remove()
     assert not arena.folder.exists()
-    assert arena.refresh(1, chain.make(1)).checksum() == chain.checksums[1]
-    assert held.checksum() == chain.checksums[0]
+    assert content_of(arena.refresh(1, chain.make(1))) == chain.contents[1]
+    assert content_of(held) == chain.contents[0]
     found = another(arena).attach(1)
-    assert found is not None and found.checksum() == chain.checksums[1]
+    assert found is not None and content_of(found) == chain.contents[1]
 
 
 def test_arenas_that_everybody_left_are_swept(tmp_path: Path, chain: ChainOfBlobs) -> None:
@@ -391,7 +383,7 @@ def test_arenas_that_everybody_left_are_swept(tmp_path: Path, chain: ChainOfBlob
         os.utime(arena.folder, (1, 1))
     assert sweep_idle(tmp_path) == [left.folder.name]
     assert not left.folder.exists() and used.versions() == (0,) and fresh.versions() == (0,)
-    assert held[0].checksum() == chain.checksums[0]
+    assert content_of(held[0]) == chain.contents[0]
     for arena in (used, fresh):
         arena.remove()
 
@@ -413,7 +405,6 @@ def test_chains_and_filters_have_folders_of_their_own(tmp_path: Path) -> None:
     assert all(folder.stat().st_mode & 0o777 == 0o700 for folder in folders)
 
 
-@pytest.mark.skipif(PLAIN_ASKED, reason="sizes are those of chains for compiled kernels")
 def test_memory_that_nobody_reads_is_given_back_beyond_what_the_next_state_may_use(
     tmp_path: Path, chain: ChainOfBlobs
 ) -> None:
@@ -423,13 +414,13 @@ def test_memory_that_nobody_reads_is_given_back_beyond_what_the_next_state_may_u
     alone = arena.size_bytes()
     state = arena.refresh(6, chain.make(6))
     arena.tidy()
-    assert behind is not None and behind.checksum() == chain.checksums[5], "the other one still reads version 5"
+    assert behind is not None and content_of(behind) == chain.contents[5], "the other one still reads version 5"
     behind = other.attach(6)
     gc.collect()
     assert arena.size_bytes() > 1.3 * alone
     other.tidy()
     assert arena.versions() == (6,)
     assert arena.size_bytes() <= alone + (2 << 20)
-    assert state.checksum() == chain.checksums[6]
-    assert arena.refresh(7, chain.make(7)).checksum() == chain.checksums[7]
+    assert content_of(state) == chain.contents[6]
+    assert content_of(arena.refresh(7, chain.make(7))) == chain.contents[7]
     arena.remove()

@@ -13,21 +13,12 @@ from typing import Any
 
 import pytest
 
-from deltaic.binary import buffers
 from deltaic.consumer import arena_places
 from deltaic.consumer.arena import Arena
 from deltaic.consumer.arena_manifest import boot_identity
 from deltaic.errors import DecodeError, StorageError
-from deltaic.kernels import PLAIN_ASKED
 from deltaic.state.read import ReadState
-from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, ended, files_in, in_child
-
-
-@pytest.fixture(autouse=True)
-def files_for_small_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the plain kernels chains are small; their arrays get files of their own all the same."""
-    if PLAIN_ASKED:
-        monkeypatch.setattr(buffers, "_SMALLEST_BYTES", 1 << 10)
+from tests.unit.consumer.arena_chains import ChainOfBlobs, chain_of, content_of, ended, files_in, in_child
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +69,11 @@ def test_an_arena_with_a_damaged_manifest_makes_the_state_again(arena: Arena, ch
         file.write(b"damage")
     other = Arena(arena.folder)
     again = other.refresh(1, chain.make(1))
-    assert again.checksum() == chain.checksums[1]
+    assert content_of(again) == chain.contents[1]
     for version in (2, 3):
-        assert other.refresh(version, chain.make(version)).checksum() == chain.checksums[version]
+        assert content_of(other.refresh(version, chain.make(version))) == chain.contents[version]
     # Who had attached before the damage reads files that the next makers did not know to be in use.
-    assert held.checksum() == chain.checksums[1]
+    assert content_of(held) == chain.contents[1]
 
 
 def leaves(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -159,7 +150,7 @@ def test_a_manifest_that_cannot_be_is_refused(arena: Arena, chain: ChainOfBlobs,
     replaced(path, signed(json.dumps(tree).encode()))
     with pytest.raises(DecodeError):
         Arena(arena.folder).attach(0)
-    assert arena.refresh(0, chain.make(0)).checksum() == chain.checksums[0]
+    assert content_of(arena.refresh(0, chain.make(0))) == chain.contents[0]
 
 
 @pytest.mark.parametrize("to_bytes", [0, 1, 4096, 65536])
@@ -173,7 +164,7 @@ def test_a_file_shorter_than_its_manifest_says_is_refused_and_made_again(
     other = Arena(arena.folder)
     with pytest.raises(DecodeError, match="Truncated|ends before|empty"):
         other.attach(0)
-    assert other.refresh(0, chain.make(0)).checksum() == chain.checksums[0]
+    assert content_of(other.refresh(0, chain.make(0))) == chain.contents[0]
 
 
 def test_a_file_that_was_cut_while_mapped_is_not_attached_again(arena: Arena, chain: ChainOfBlobs) -> None:
@@ -215,7 +206,7 @@ def test_planted_links_are_not_followed(tmp_path: Path, chain: ChainOfBlobs, pla
     else:
         with pytest.raises((StorageError, DecodeError)):
             other.attach(0)
-        assert other.refresh(0, chain.make(0)).checksum() == chain.checksums[0]
+        assert content_of(other.refresh(0, chain.make(0))) == chain.contents[0]
         assert not any(path.is_symlink() for path in folder.iterdir())
     assert victim.read_bytes() == b"precious"
 
@@ -262,7 +253,7 @@ def test_another_place_is_taken_where_the_first_one_is_occupied(
     monkeypatch.setenv("DELTAIC_CACHE", str(cache))
     arena = Arena.open("a chain")
     assert arena.folder.is_relative_to(cache)
-    assert arena.refresh(0, chain.make(0)).checksum() == chain.checksums[0]
+    assert content_of(arena.refresh(0, chain.make(0))) == chain.contents[0]
     assert not any((tmp_path / "trap").iterdir())
 
 
@@ -291,7 +282,6 @@ def small_mount(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.mark.skipif(PLAIN_ASKED, reason="sizes are those of chains for compiled kernels")
 def test_a_mount_that_gets_full_is_an_error_and_nothing_is_lost(small_mount: Path) -> None:
     chain = chain_of(20_000, 12)
     arena = Arena.open("a chain", base=small_mount)
@@ -304,12 +294,12 @@ def test_a_mount_that_gets_full_is_an_error_and_nothing_is_lost(small_mount: Pat
         arena.refresh(2, chain.make(2))
     assert caught.value.errno == 28
     assert {name for name in files_in(arena.folder) if not name.startswith("f-")} <= whole
-    assert first.checksum() == chain.checksums[0] and second.checksum() == chain.checksums[1]
+    assert content_of(first) == chain.contents[0] and content_of(second) == chain.contents[1]
     assert arena.versions() == (0, 1)
     del first
     for path in (small_mount / "filler", *arena.folder.glob("f-*")):
         path.unlink()
-    assert arena.refresh(2, chain.make(2)).checksum() == chain.checksums[2]
+    assert content_of(arena.refresh(2, chain.make(2))) == chain.contents[2]
 
 
 def test_a_limit_on_file_sizes_is_an_error_and_not_a_signal(arena: Arena, chain: ChainOfBlobs) -> None:
@@ -320,7 +310,7 @@ def test_a_limit_on_file_sizes_is_an_error_and_not_a_signal(arena: Arena, chain:
         assert files_in(arena.folder) == set()
 
     assert ended(in_child(work)) == 0
-    assert arena.refresh(0, chain.make(0)).checksum() == chain.checksums[0]
+    assert content_of(arena.refresh(0, chain.make(0))) == chain.contents[0]
 
 
 def test_a_maker_that_runs_out_of_room_midway_leaves_no_file(
@@ -348,9 +338,9 @@ def test_a_maker_that_runs_out_of_room_midway_leaves_no_file(
             failures += 1
             assert error.errno == 28
             assert {name for name in files_in(arena.folder) if not name.startswith("f-")} <= whole
-            assert state.checksum() == chain.checksums[0]
+            assert content_of(state) == chain.contents[0]
         else:
-            assert made.checksum() == chain.checksums[1]
+            assert content_of(made) == chain.contents[1]
             break
     assert failures >= 2
 
@@ -364,5 +354,5 @@ def test_a_state_that_cannot_be_read_is_not_offered_as_a_base(arena: Arena, chai
         offered.append(base)
         return chain.at(2)
 
-    assert Arena(arena.folder).refresh(2, make).checksum() == chain.checksums[2]
+    assert content_of(Arena(arena.folder).refresh(2, make)) == chain.contents[2]
     assert offered == [None]

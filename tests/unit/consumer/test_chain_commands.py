@@ -33,7 +33,7 @@ def run(chain, capsys):
 
 def test_follow_once_prints_one_line(run):
     line = run("follow", "--once")
-    assert line.count("\n") == 1 and line.startswith("- -> 3: 1 blobs") and "unverified" not in line
+    assert line.count("\n") == 1 and line.startswith("- -> 3: 1 blob,") and "unverified" not in line
 
 
 def test_follow_once_prints_json(run):

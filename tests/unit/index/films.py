@@ -46,7 +46,9 @@ FILMS = (
     Film(8, "Stalker", 1979, ((3, "Kaidanovsky"),), ("zone",), {"SU": (1979, True), "DE": (1981, False)}, 8.1),
     Film(9, "Зеркало", 1975, ((2, "Bondarchuk"), (2, "Bondarchuk")), (), {}, None, note="mirror"),
     Film(1 << 40, "The Sacrifice", None, (), ("sea", "fire"), {"SE": (1986, True)}, float("nan"), -0.0, True, b"\xff"),
-    Film(-3, "solaris", 2002, ((4, "Clooney"), (1, "Banionis")), ("space",), {"DE": (2003, True)}, 6.2, 0.0, False, b""),
+    Film(
+        -3, "solaris", 2002, ((4, "Clooney"), (1, "Banionis")), ("space",), {"DE": (2003, True)}, 6.2, 0.0, False, b""
+    ),
 )
 
 

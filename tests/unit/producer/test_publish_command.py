@@ -71,7 +71,53 @@ def test_misuse_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         run(tmp_path / "d", tmp_path / "none.csv")
     run(tmp_path / "d", data)
-    with pytest.raises(InputError, match="has a model already"):
+    with pytest.raises(InputError, match="Movies with no key: --key is for a new dataset"):
         run(tmp_path / "d", data, "--key", "id")
+    with pytest.raises(InputError, match="--compression lzma: one of zstd, gzip"):
+        run(tmp_path / "d", data, "--compression", "lzma")
     with pytest.raises(InputError, match="no type 'Film'"):
         run(tmp_path / "d", data, "--type", "Film")
+
+
+def test_a_command_is_repeated_as_it_stands(tmp_path: Path) -> None:
+    data, model = tmp_path / "movies.csv", tmp_path / "model.txt"
+    data.write_text("id,title\n1,a\n")
+    model.write_text("Movie @PrimaryKey(id) { long id; string title; }")
+    for words in (("--key", "id"), ("--schema", model, "--type", "Movie")):
+        place = tmp_path / words[0]
+        assert json.loads(run(place, data, *words, "--json").stdout)["created"]
+        assert json.loads(run(place, data, *words, "--json").stdout)["version"] is None
+    with pytest.raises(InputError, match="with the key id"):
+        run(tmp_path / "--key", data, "--key", "title")
+    model.write_text("Movie @PrimaryKey(id) { long id; string title; int year; }")
+    with pytest.raises(InputError, match="another model"):
+        run(tmp_path / "--schema", data, "--schema", model)
+
+
+def test_a_column_of_csv_has_the_type_of_the_model_whatever_it_looks_like(tmp_path: Path) -> None:
+    data, url = tmp_path / "movies.csv", tmp_path / "d"
+    data.write_text("id,title,rating,seen,code\n1,a,8.5,2020-01-31,x\n")
+    run(url, data, "--key", "id")
+    data.write_text("id,title,rating,seen,code\n1,17,8,,\n2,b,,2021-02-28,9\n")
+    run(url, data)
+    consumer = Dataset.open(url).consumer()
+    consumer.refresh()
+    rows = pa.table(consumer["Movies"]).to_pylist()
+    assert [(row["title"], row["rating"], row["code"]) for row in rows] == [("17", 8.0, ""), ("b", None, "9")]
+    assert [str(row["seen"]) for row in rows] == ["None", "2021-02-28"]
+    data.write_text("id,title,rating,seen,code\n1,17,high,,\n")
+    with pytest.raises(InputError, match="high"):
+        run(url, data)
+
+
+def test_a_canary_is_published_packed_and_promoted(tmp_path: Path) -> None:
+    data, url = tmp_path / "movies.csv", tmp_path / "d"
+    data.write_text("id,title\n1,a\n")
+    run(url, data, "--key", "id")
+    data.write_text("id,title\n1,b\n")
+    run(url, data, "--channel", "canary", "--compression", "zstd")
+    dataset = Dataset.open(url)
+    main, canary = dataset.consumer(), dataset.consumer(channel="canary")
+    assert canary.refresh().to_version > main.refresh().to_version
+    dataset.announcements.promote()
+    assert main.refresh().to_version == canary.version

@@ -338,8 +338,8 @@ def unfolding(*lists):
 
 
 def test_a_row_that_unfolds_to_far_more_than_the_state_holds_is_refused_before_memory_is_taken():
-    # 3,000 elements, of which the third level would make 10^9.
-    state = unfolding([], [0] * 1000, [1] * 1000, [2] * 1000)
+    # 15,000 elements, of which the second level would make 25 million and the third 10^11.
+    state = unfolding([], [0] * 5000, [1] * 5000, [2] * 5000)
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match=r"type Nest, record 3 unfolds to more than [\d,]+ elements") as refused:

@@ -1,6 +1,7 @@
 """Sets of ordinals behave as sets."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,3 +40,17 @@ def test_words_behind_the_last_ordinal_do_not_matter():
     words[1] = 5
     assert OrdinalSet.from_words(words) == made({64, 66})
     assert OrdinalSet.from_words(words[:0]) == EMPTY
+
+
+def test_the_bits_of_a_set_cannot_be_written():
+    numbers = OrdinalSet.from_ordinals(np.array([1, 70]))
+    for found in (
+        numbers,
+        OrdinalSet.all_below(9),
+        numbers.union(OrdinalSet.all_below(3)),
+        numbers.difference(numbers),
+    ):
+        with pytest.raises(ValueError, match="read-only"):
+            found.words[:] = 0
+    words = np.ones(2, np.uint64)
+    assert len(OrdinalSet.from_words(words)) == 2 and words.flags.writeable

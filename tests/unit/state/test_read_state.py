@@ -2,15 +2,21 @@
 
 import gzip
 import io
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from deltaic import kernels
 from deltaic.errors import ChainError, DecodeError, InputError, LimitError, NotFoundError
 from deltaic.limits import Limits
+from deltaic.schema.text import parse_schemas
 from deltaic.state.dump import dump_records, dump_state
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
+from deltaic.state.write import WriteState
+from deltaic.state.write_columns import VariableColumn
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hollow"
 SHARDS = GOLDEN / "shards"
@@ -147,6 +153,42 @@ def test_a_refresh_past_the_limit_is_refused_and_the_state_stays():
     with pytest.raises(LimitError, match="would take up to"):
         state.apply(SHARDS / "delta-1-2", limits=Limits(max_state_bytes=state.nbytes))
     assert dump_state(state) == before
+
+
+@pytest.mark.skipif(not kernels.COMPILED, reason="plain kernels make objects of every record")
+def test_the_peak_of_a_refresh_is_the_changed_types_and_little_more():
+    count = 400_000
+    state = WriteState(parse_schemas("Big { long a; double b; } Text { string s; } Same { long a; double b; }"))
+    numbers = np.arange(count, dtype=np.int64)
+    ends = np.arange(count + 1) * 20
+
+    def fill(changed):
+        state.add_objects("Big", {"a": numbers + changed * (numbers % 100 == 0), "b": numbers * 0.5})
+        state.add_objects("Same", {"a": numbers << 20, "b": numbers * 0.25})
+        letters = (65 + np.arange(count * 20) % 26).astype(np.uint8)
+        letters[: 20 * count : 2000] = 97 + changed
+        letters[1::20], letters[2::20], letters[3::20] = numbers % 128, numbers >> 7 & 127, numbers >> 14
+        state.add_objects("Text", {"s": VariableColumn(ends, letters)})
+
+    blobs = []
+    for changed, write in ((0, "write_snapshot"), (1, "write_delta")):
+        fill(changed)
+        stream = io.BytesIO()
+        getattr(state, write)(stream)
+        state.next_cycle()
+        blobs.append(stream.getvalue())
+    old = ReadState.load(blobs[0])
+    changed_bytes = old.types["Big"].nbytes + old.types["Text"].nbytes
+    assert changed_bytes < 0.75 * old.nbytes
+    tracemalloc.start()
+    try:
+        new = old.apply(blobs[1])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert new.types["Same"].shards[0] is old.types["Same"].shards[0]
+    assert len(new["Big"].ghosts) == len(new["Text"].ghosts) == count // 100
+    assert peak < 1.1 * changed_bytes + 8 * len(blobs[1])
 
 
 def test_what_is_not_there_is_named():

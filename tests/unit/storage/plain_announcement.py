@@ -73,6 +73,11 @@ def record(value: dict[str, Any]) -> None:
             for field in ("from_version", "to_version"):
                 if artifact.get(field) is not None:
                     is_version(artifact[field])
+            if artifact.get("codec") is not None:
+                pattern(artifact["codec"], r"[a-z][a-z0-9_]{0,30}")
+                count(artifact, "unpacked_size")
+            else:
+                need(artifact.get("unpacked_size") is None, "BadField")
 
 
 def need(condition: bool, code: str) -> None:

@@ -333,6 +333,8 @@ def test_the_plain_reader_reads_what_is_written(world: World) -> None:
 def broken_records() -> list[tuple[str, bytes]]:
     """The example with one field missing, of another type, or out of range; each path of the object once."""
     value = json.loads(example())
+    packed = {"kind": "snapshot", "name": "snapshot-2", "size": 0, "checksum": "crc32c:00000000"}
+    value["versions"][0]["artifacts"].append({**packed, "codec": "zstd", "unpacked_size": 9})
     cases: list[tuple[str, bytes]] = []
 
     def visit(node: Any, path: tuple[Any, ...]) -> None:

@@ -442,7 +442,8 @@ def test_what_we_write_is_what_public_readers_expect(tmp_path):
     # A strict reader of actions rejects members that the format does not have.
     known = set(
         "path partitionValues size modificationTime dataChange stats minValues maxValues numRecords hasFooterOffsets "
-        "footerStartOffset footerEndOffset splitTags numMergeOps docMappingRef docMappingJson uncompressedSizeBytes tags".split()
+        "footerStartOffset footerEndOffset splitTags numMergeOps docMappingRef docMappingJson uncompressedSizeBytes "
+        "tags".split()
     )
     for line in gzip.decompress((log / f"{1:020}.json").read_bytes()[2:]).splitlines():
         for kind, members in json.loads(line).items():

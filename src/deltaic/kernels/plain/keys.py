@@ -43,8 +43,8 @@ _WHOLE = (INT, LONG, BOOLEAN, REFERENCE)
 
 def fill_table(
     hashes: NDArray[np.int32], entries: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None, size: int
-) -> tuple[NDArray[np.uint64], bool]:
-    """A table of `size` slots, a power of two, with an entry for each valid row; and if a hash is there twice."""
+) -> NDArray[np.uint64]:
+    """A table of `size` slots, a power of two, with an entry for each row that is valid."""
     if size & (size - 1) or size <= len(hashes):
         raise InputError(f"{len(hashes)} entries do not fit a table of {size} slots")
     slots = [0] * size
@@ -55,8 +55,7 @@ def fill_table(
         while slots[place]:
             place = (place + 1) & (size - 1)
         slots[place] = hashed << 32 | (row if entries is None else int(entries[row])) + 1
-    used = [slot >> 32 for slot in slots if slot]
-    return np.array(slots, np.uint64), len(set(used)) < len(used)
+    return np.array(slots, np.uint64)
 
 
 def _check_table(table: NDArray[np.uint64]) -> None:
@@ -158,8 +157,8 @@ def _row(columns: tuple[Column, ...], row: int) -> tuple[Value, ...]:
 
 def number_table(
     state: Any, number: int, position: int, words: NDArray[np.uint64], size: int
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], bool, bool]:
-    """The table of a key that is one whole number, its nulls, if it is exact, and if a hash is there twice."""
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], bool]:
+    """The table of a key that is one whole number of the record itself, its nulls, and whether it is exact."""
     if not 0 <= number < len(state.types) or state.types[number].kind != OBJECT:
         raise InputError("keys are those of an OBJECT type")
     spec = state.types[number]
@@ -176,8 +175,7 @@ def number_table(
     hashes = [0 if value is None else _value_hash(code, value, False) for value in values]
     valid = np.array([value is not None for value in values], np.bool_)
     exact = code != LONG or all(value is None or int(value) >> 32 == 0 for value in values)
-    table, repeated = fill_table(np.array(hashes, np.int32), ordinals, valid, size)
-    return table, ordinals[~valid], exact, repeated
+    return fill_table(np.array(hashes, np.int32), ordinals, valid, size), ordinals[~valid], exact
 
 
 class KeyFinder:
@@ -217,20 +215,22 @@ class KeyFinder:
         return self._key_parts
 
     def _search(self, values: tuple[Value, ...]) -> int:
+        return min(self._matches(values, first=True), default=-1)
+
+    def _matches(self, values: tuple[Value, ...], *, first: bool) -> list[int]:
+        """The ordinals with a key; the first of each table, or all."""
         state, number, paths, tables = self._key_parts
-        spec = state.types[number]
         hashed = _hash(tuple(path.code for path in paths), values, False)
-        best = -1
+        found: list[int] = []
         for slots, stale, _ in tables:
             for ordinal in _entries(slots, hashed):
-                if not 0 <= ordinal <= spec.max_ordinal or not (best < 0 or ordinal < best):
-                    continue
-                if stale is not None and _has(stale, ordinal):
+                if not 0 <= ordinal <= state.types[number].max_ordinal or (stale is not None and _has(stale, ordinal)):
                     continue
                 if self._values_at(ordinal) == values:
-                    best = ordinal
-                    break
-        return best
+                    found.append(ordinal)
+                    if first:
+                        break
+        return found
 
     def _values_at(self, ordinal: int) -> tuple[Value, ...] | None:
         state, number, paths, _ = self._key_parts
@@ -239,6 +239,15 @@ class KeyFinder:
 
     def ordinal(self, key: object) -> int:
         """The ordinal of the record with a key, or -1."""
+        values = self._load(key)
+        return -1 if values is None else self._search(values)
+
+    def ordinals(self, key: object) -> list[int]:
+        """The ordinals of all records with a key, rising: more than one where the key is no key."""
+        values = self._load(key)
+        return [] if values is None else sorted(self._matches(values, first=False))
+
+    def _load(self, key: object) -> tuple[Value, ...] | None:
         paths = self._key_parts[2]
         parts: Any = key
         if len(paths) == 1:
@@ -249,9 +258,9 @@ class KeyFinder:
         for path, part in zip(paths, parts, strict=True):
             value = _load(path.code, part)
             if value is None:
-                return -1
+                return None
             values.append(value)
-        return self._search(tuple(values))
+        return tuple(values)
 
     def __getitem__(self, key: object) -> Any:
         ordinal = self.ordinal(key)
@@ -343,7 +352,7 @@ def group_rows(
     while len(firsts) * 10 > size * 7:
         size *= 2
     first_rows = np.array(firsts, np.int64)
-    return fill_table(hashes[first_rows], None, None, size)[0], groups, first_rows
+    return fill_table(hashes[first_rows], None, None, size), groups, first_rows
 
 
 def group_members(

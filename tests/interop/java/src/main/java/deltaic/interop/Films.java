@@ -51,9 +51,27 @@ final class Films {
         @HollowInline String language;
     }
 
+    /** Movies of a model that only grew, with its fields in another order. */
+    @HollowTypeName(name = "Movie")
+    @HollowPrimaryKey(fields = "id")
+    static class GrownMovie {
+        long id;
+        String country;
+        String title;
+        int year;
+        float rating;
+        Genre genre;
+        Date released;
+        @HollowInline String language;
+        List<Actor> cast;
+        Set<String> tags;
+        Map<String, Integer> awards;
+    }
+
     static Class<?> named(String name) {
         return switch (name) {
             case "Movie" -> Movie.class;
+            case "GrownMovie" -> GrownMovie.class;
             case "LaterMovie" -> LaterMovie.class;
             default -> throw new IllegalArgumentException("no class " + name);
         };

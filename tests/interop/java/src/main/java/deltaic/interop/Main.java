@@ -29,6 +29,7 @@ public final class Main {
             produce [--incremental] DIR CLASS    a service that publishes films, led from standard input
             movies N VERSIONS DIR                write the movie catalogue's chain through the object mapper
             bench-read DIR [ROUNDS]              the read figures on a chain of the movie catalogue
+            bench-index DIR [ROUNDS] [prefix]    the index figures on snapshot-0 of the movie catalogue
             bench-write N [ROUNDS]               the write figures of the movie catalogue
             batch                                commands from standard input
             """;
@@ -89,6 +90,7 @@ public final class Main {
             case "produce" -> Service.run(Publisher.open(rest), out);
             case "movies" -> MovieChain.write(rest, out);
             case "bench-read" -> ReadBench.run(rest, out);
+            case "bench-index" -> IndexBench.run(rest, out);
             case "bench-write" -> WriteBench.run(rest, out);
             default -> throw new IllegalArgumentException("no command " + words[0] + "\n" + USAGE);
         }
