@@ -5,6 +5,7 @@ bounds checks in; DELTAIC_ASAN=1 builds for AddressSanitizer.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -45,7 +46,9 @@ def extensions() -> list[Extension]:
     }
     if not modules:
         return []
-    built = cythonize(modules, compiler_directives=directives, force=checked, quiet=True)
+    # Where processes are forked; elsewhere each would start by building again.
+    workers = min(4, os.cpu_count() or 1) if sys.platform == "linux" and len(modules) > 1 else 0
+    built = cythonize(modules, compiler_directives=directives, force=checked, quiet=True, nthreads=workers)
     for extension in built:
         extension.optional = True  # here, because cythonize makes new extensions and forgets it
     return built

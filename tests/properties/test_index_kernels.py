@@ -84,10 +84,11 @@ def test_groups(rows):
     both("collect", asked, offsets, members, None, stale)
     both("collect", asked, offsets, members, None, None)
     keys = ((numbers[firsts], None), joined([rows[first][1] for first in firsts]))
-    finders = [kernel.GroupFinder(table, keys, codes, len(firsts)) for kernel in (plain, compiled)]
+    finders = [kernel.GroupFinder(table, keys, codes, offsets, members) for kernel in (plain, compiled)]
     for number in range(8):
         for text in (b"", b"a", b"c"):
             assert finders[0].find((number, text)) == finders[1].find((number, text))
+            same(finders[1].members((number, text)), finders[0].members((number, text)))
     wanted = ((np.arange(12, dtype=np.int64), None), joined([b"a", b""] * 6))
     valid = np.arange(12) % 5 != 0
     assert finders[0].find_columns(wanted, valid, 12).tolist() == finders[1].find_columns(wanted, valid, 12).tolist()

@@ -26,6 +26,9 @@ from deltaic.cli.machine import (
     usable_cpus,
 )
 
+NO_JAVA = "missing: Spark needs Java 17+, which pip install 'deltaic[java]' brings"
+"""What to say where there is no Java."""
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -111,7 +114,12 @@ def to_text(found: Diagnosis) -> str:
         ("processors", str(found.cpus)),
         ("memory", memory),
         ("cache folder", f"{found.cache} ({found.cache_state})"),
-        ("Java", f"{found.java.version} ({found.java.path})" if found.java else "missing: Spark needs Java 17 or 21"),
+        (
+            "Java",
+            f"{found.java.version} ({found.java.path})"
+            if found.java
+            else "missing: Spark needs Java 17+, which pip install 'deltaic[java]' brings",
+        ),
         ("Spark", found.spark or "missing: pip install 'deltaic[spark]'"),
     ]
     lines.append(("kernels", found.kernels_in_use))

@@ -6,6 +6,7 @@ remembered and another route looked for; what the store does not answer is raise
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,10 +33,13 @@ from deltaic.limits import Limits
 from deltaic.state.filter import Filter
 from deltaic.storage.announcement import Announcement, Announcements
 from deltaic.storage.backoff import Backoff
-from deltaic.storage.chain import Chain
+from deltaic.storage.chain import BlobName, Chain
 from deltaic.storage.store import Store
 
 log = logging.getLogger("deltaic.consumer")
+
+_DESTINATION_TAG = (12, 8)
+"""Where the state tag lies in every blob: start and length (hollow-blob.md, "blob header")."""
 
 DoubleSnapshot = bool | Callable[[int, int], bool]
 """Whether a loaded state may be replaced by a snapshot: always, never, or as a function of the versions from and to."""
@@ -240,7 +244,19 @@ class Refresher:
     def _fingerprint(self, version: int) -> str:
         """What tells a version from another one of the same number, in a chain that was made anew."""
         entry = None if self.announcement is None else self._router.entry(self.announcement, version)
-        return "" if entry is None else f"{entry.announced_ms}-{entry.epoch}"
+        return self._tag_of(version) if entry is None else f"{entry.announced_ms}-{entry.epoch}"
+
+    def _tag_of(self, version: int) -> str:
+        """The state tag of a version that nothing was announced of but its number, as its blobs have it."""
+        for name in (BlobName.header(version), BlobName.snapshot(version)):
+            try:
+                tag = self.settings.store.get_range(str(name), *_DESTINATION_TAG)
+            except NotFoundError:
+                continue
+            if len(tag) == _DESTINATION_TAG[1]:
+                return tag.hex()
+        # Not to be told from another version of the same number: shared with nobody.
+        return uuid.uuid4().hex
 
     def _swap(
         self,

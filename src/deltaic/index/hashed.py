@@ -41,7 +41,7 @@ class GroupEntries:
     @cached_property
     def finder(self) -> "keys.GroupFinder":
         """Finds a group by its values."""
-        return keys.GroupFinder(self.table, self.columns, self.codes, len(self.offsets) - 1)
+        return keys.GroupFinder(self.table, self.columns, self.codes, self.offsets, self.members)
 
 
 class HashIndex(Following[GroupEntries]):
@@ -72,7 +72,8 @@ class HashIndex(Following[GroupEntries]):
 
     def _open(self) -> None:
         # Of records that are selected, one may belong to several roots, and so occur twice in a group.
-        self._plain = len(self.layers) == 1 and not self.layers[0].stale and not self.definition.select
+        plain = len(self.layers) == 1 and not self.layers[0].stale and not self.definition.select
+        self._plain = self.layers[0].entries.finder if plain else None
 
     def _entry_arrays(self, entries: GroupEntries) -> dict[str, NDArray[Any]]:
         found: dict[str, NDArray[Any]] = {
@@ -95,12 +96,8 @@ class HashIndex(Following[GroupEntries]):
 
     def find(self, *values: object) -> Ordinals:
         """The ordinals of the records with these values, rising; none where there is no such record."""
-        if self._plain:
-            entries = self.layers[0].entries
-            group = entries.finder.find(values)
-            if group < 0:
-                return _NONE
-            return entries.members[entries.offsets[group] : entries.offsets[group + 1]].astype(np.int64)
+        if self._plain is not None:
+            return self._plain.members(values)
         parts = []
         for layer in self.layers:
             group = layer.entries.finder.find(values)
@@ -129,7 +126,7 @@ class HashIndex(Following[GroupEntries]):
             entries = layer.entries
             groups = entries.finder.find_columns(given, valid, count)
             found.append(keys.collect(groups, entries.offsets, entries.members, entries.owners, layer.stale_words))
-        if self._plain:
+        if self._plain is not None:
             return found[0]
         rows = np.concatenate([np.repeat(np.arange(count), np.diff(offsets)) for offsets, _ in found])
         ordinals = np.concatenate([part for _, part in found])

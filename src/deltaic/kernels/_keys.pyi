@@ -50,9 +50,15 @@ def group_members(
 
 class GroupFinder:
     def __init__(
-        self, table: NDArray[np.uint64], columns: tuple[_Column, ...], codes: tuple[int, ...], count: int
+        self,
+        table: NDArray[np.uint64],
+        columns: tuple[_Column, ...],
+        codes: tuple[int, ...],
+        offsets: NDArray[np.int64],
+        members: NDArray[np.int32],
     ) -> None: ...
     def find(self, values: tuple[object, ...]) -> int: ...
+    def members(self, values: tuple[object, ...]) -> NDArray[np.int64]: ...
     def find_columns(
         self, columns: tuple[_Column, ...], valid: NDArray[np.bool_] | None, count: int
     ) -> NDArray[np.int64]: ...

@@ -68,6 +68,8 @@ cdef enum:
     MOST_PARTS = 16
     # How many rows ahead the slots of a table are asked for.
     AHEAD = 16
+    # The same for groups of members, of which each is more work.
+    NEAR = 4
 
 cdef uint64_t NULL_DOUBLE = 0x7FF8000000000001ULL
 NO_VALUES = np.zeros(0, np.int64)
@@ -994,16 +996,24 @@ cdef class GroupFinder:
         table: a table of groups.
         columns: the values of each group, as in `group_rows`.
         codes: the field types of the columns.
-        count: how many groups there are.
+        offsets: where the members of each group begin, and where those of the last one end.
+        members: the members of all groups.
     """
 
     cdef _Columns columns
     cdef const uint64_t[::1] table
+    cdef const int64_t[::1] offsets
+    cdef const int32_t[::1] all_members
     cdef tuple codes
     cdef int64_t count
 
-    def __init__(self, table, tuple columns not None, tuple codes not None, Py_ssize_t count):
+    def __init__(self, table, tuple columns not None, tuple codes not None, offsets, members):
+        cdef int64_t count = len(offsets) - 1
         self.table = table
+        self.offsets = offsets
+        self.all_members = members
+        if count < 0 or self.offsets[0] < 0 or self.offsets[count] > self.all_members.shape[0]:
+            raise InputError("the offsets of groups do not fit their members")
         if self.table.shape[0] == 0 or self.table.shape[0] & (self.table.shape[0] - 1):
             raise InputError(f"a table has {self.table.shape[0]} slots, not a power of two")
         if not 0 < len(columns) <= MOST_PARTS or len(columns) != len(codes):
@@ -1038,6 +1048,23 @@ cdef class GroupFinder:
 
     def find(self, tuple values not None):
         """The group with these values, or -1."""
+        return self._find(values)
+
+    def members(self, tuple values not None):
+        """The members of the group with these values, in order; none if there is no such group."""
+        cdef int64_t group = self._find(values), first = 0, count = 0, place
+        if group >= 0:
+            first = self.offsets[group]
+            count = self.offsets[group + 1] - first
+            if count < 0 or first < 0 or first + count > self.all_members.shape[0]:
+                raise InputError("the offsets of groups do not fit their members")
+        found = np.empty(count, np.int64)
+        cdef int64_t[::1] out = found
+        for place in range(count):
+            out[place] = self.all_members[first + place]
+        return found
+
+    cdef int64_t _find(self, tuple values) except -2:
         cdef Query[MOST_PARTS] queries
         cdef int32_t hashed = 0
         cdef int column
@@ -1063,19 +1090,27 @@ cdef class GroupFinder:
         found = np.empty(count, np.int64)
         cdef int64_t[::1] out = found
         cdef Query[MOST_PARTS] queries
-        cdef int32_t hashed
-        cdef Py_ssize_t row
+        cdef int32_t[BLOCK] hashes
+        cdef uint64_t mask = <uint64_t>self.table.shape[0] - 1
+        cdef Py_ssize_t done = 0, n, i
         cdef int column
         with nogil:
-            for row in range(count):
-                if flag is not NULL and not flag[row]:
-                    out[row] = -1
-                    continue
-                hashed = 0
-                for column in range(given.count):
-                    load_row(&given.columns[column], row, &queries[column])
-                    hashed ^= value_hash(given.columns[column].code, &queries[column], True)
-                out[row] = self._search(queries, hashed)
+            while done < count:
+                n = min(count - done, <Py_ssize_t>BLOCK)
+                for i in range(n):
+                    hashes[i] = 0
+                    for column in range(given.count):
+                        load_row(&given.columns[column], done + i, &queries[0])
+                        hashes[i] ^= value_hash(given.columns[column].code, &queries[0], True)
+                    __builtin_prefetch(&self.table[<uint32_t>hashes[i] & mask])
+                for i in range(n):
+                    if flag is not NULL and not flag[done + i]:
+                        out[done + i] = -1
+                        continue
+                    for column in range(given.count):
+                        load_row(&given.columns[column], done + i, &queries[column])
+                    out[done + i] = self._search(queries, hashes[i])
+                done += n
         return found
 
 
@@ -1103,6 +1138,8 @@ def collect(
     cdef int64_t[::1] out_ends = ends
     with nogil:
         for row in range(count):
+            if row + AHEAD < count and groups[row + AHEAD] >= 0:
+                __builtin_prefetch(&offsets[groups[row + AHEAD]])
             group = groups[row]
             if group >= 0:
                 total += offsets[group + 1] - offsets[group]
@@ -1111,6 +1148,9 @@ def collect(
     total = 0
     with nogil:
         for row in range(count):
+            if row + NEAR < count and groups[row + NEAR] >= 0:
+                __builtin_prefetch(&members[offsets[groups[row + NEAR]]])
+                __builtin_prefetch(&members[offsets[groups[row + NEAR]]] + 16)
             group = groups[row]
             if group >= 0:
                 for place in range(offsets[group], offsets[group + 1]):

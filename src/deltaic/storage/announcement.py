@@ -50,7 +50,7 @@ from deltaic.storage.store import Store
 
 log = logging.getLogger("deltaic.storage")
 
-RECENT_TOKENS = 16
+RECENT_TOKENS = 64
 """How many writes back an operation can still be found."""
 
 _ATTEMPTS = 30

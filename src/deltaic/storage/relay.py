@@ -37,6 +37,7 @@ _ERRORS: dict[str, type[DeltaicError]] = {
 }
 _mutex = threading.Lock()
 _worker: "_Worker | None" = None
+_inherited: list["_Worker"] = []
 
 
 def call(state: Mapping[str, object], method: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
@@ -80,6 +81,29 @@ class _Worker:
         if answer is None:
             raise BrokenPipeError("no answer")
         return answer
+
+    def let_go(self) -> None:
+        """Lead the pipes nowhere in a child, so that nothing of it reaches the worker of its parent."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                os.dup2(nowhere, stream.fileno(), inheritable=False)
+        os.close(nowhere)
+
+
+def _after_fork() -> None:
+    """Begin anew in a child: a thread that it does not have may hold the lock, or be in the middle of a request."""
+    global _mutex, _worker
+    _mutex = threading.Lock()
+    if _worker is not None:
+        _worker.let_go()
+        # Kept, because dropping it would close streams whose locks that thread may hold.
+        _inherited.append(_worker)
+        _worker = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _put_chunks(state: Mapping[str, object], key: str, chunks: Any) -> Any:

@@ -9,7 +9,6 @@ are not chained, so that no traceback or error collector prints them.
 """
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -394,7 +393,6 @@ class RemoteStore:
 
 
 _memories: dict[str, "ObjectStore"] = {}
-_memories_lock = threading.Lock()
 
 
 def _connect(
@@ -407,8 +405,8 @@ def _connect(
         name = rest.strip("/")
         if options:
             raise InputError("a memory store takes no options")
-        with _memories_lock:
-            store = _memories.setdefault(name, MemoryStore()) if name else MemoryStore()
+        # One atomic step: a lock could be held by another thread at a fork, and never be free in the child.
+        store = _memories.setdefault(name, MemoryStore()) if name else MemoryStore()
         return store, store, ""
     bucket, _, prefix = rest.removeprefix("//").partition("/")
     prefix = prefix.strip("/")

@@ -213,7 +213,10 @@ class Log:
                 raise _Vanished
             if snapshot is None:
                 snapshot = self._empty(version_file)
-            snapshot = snapshot.advance(version_file, milliseconds(listing.versions[version].modified))
+            created_ms = milliseconds(listing.versions[version].modified)
+            if version == 0 and version_file.metadata is not None and version_file.metadata.created_ms is not None:
+                created_ms = version_file.metadata.created_ms  # as the table says itself, also in a copy of it
+            snapshot = snapshot.advance(version_file, created_ms)
         if snapshot is None:
             raise NotFoundError(f"there is no table in {self.url}")
         return snapshot

@@ -154,7 +154,7 @@ class _Window:
     first: int
     """The oldest version that stays, tagged ones aside."""
     base: int | None
-    """The state or checkpoint that it stands on; None if there is none, and nothing of the log may go."""
+    """The state, checkpoint or first version that it stands on; None if there is none: nothing of the log may go."""
     tagged: frozenset[int]
 
 
@@ -184,7 +184,8 @@ def _window(log: Log, listing: LogListing, snapshot: Snapshot, committer: Commit
             break
     tagged = frozenset(version for version in _tagged(snapshot, readable) if version < first)
     bases = [version for version in (*listing.states, *listing.checkpoints) if 0 < version <= first]
-    return _Window(first, max(bases, default=None), tagged)
+    replayed = 0 if 0 in listing.versions else None
+    return _Window(first, max(bases, default=replayed), tagged)
 
 
 def _expired(log: Log, listing: LogListing, window: _Window, committer: Committer, oldest_state_ms: float) -> list[str]:
@@ -194,7 +195,7 @@ def _expired(log: Log, listing: LogListing, window: _Window, committer: Committe
 
 
 def _stands_alone(log: Log, listing: LogListing, version: int) -> bool:
-    if version in listing.states:
+    if version in listing.states and version > 0:
         state = log.state(version)
         return state is not None and state.own and state.metadata is not None
     return True

@@ -1,8 +1,10 @@
 """Compaction and the chain patcher: the same content at other ordinals, and ways between any two states."""
 
+import io
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from deltaic.errors import ChainError, CommitConflictError, InputError
@@ -11,6 +13,7 @@ from deltaic.producer.patch import bridge
 from deltaic.producer.restoring import load_version, read_blob
 from deltaic.schema.model import Model
 from deltaic.state.read import ReadState
+from deltaic.state.write import WriteState
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.chain import BlobName, Chain
 from deltaic.storage.store import Store
@@ -166,3 +169,26 @@ def test_a_chain_is_patched_only_where_it_is_broken_and_nobody_is_at_work() -> N
         patch_chain(store, 10, 20)
     with pytest.raises(InputError):
         patch_chain(store, 20, 10)
+
+
+def test_an_ordinal_that_is_taken_cannot_be_chosen() -> None:
+    schemas = Model.parse("Word { string value; }").schemas
+    state = WriteState(schemas)
+    word = state.add_object("Word", {"value": "a"})
+    state.prepare()
+    state.next_cycle()
+    data, ends = np.frombuffer(b"\x01b\x01c", np.uint8), np.array([2, 4])
+    for chosen in ([word, 5], [5, 5]):
+        with pytest.raises(InputError, match="must be free"):
+            state.place("Word", data, ends, np.array(chosen, np.int64))
+    state.place("Word", data, ends, np.array([7, 3], np.int64))
+    state.keep_all_from_previous()
+    assert state.populated("Word").ordinals().tolist() == [word, 3, 7]
+    # What is added next goes past the chosen ones or into holes, never onto them.
+    added = [state.add_object("Word", {"value": str(number)}) for number in range(20)]
+    assert not {word, 3, 7} & set(added) and len(set(added)) == 20
+    snapshot = io.BytesIO()
+    state.prepare()
+    state.write_snapshot(snapshot)
+    words = ReadState.load(snapshot.getvalue())["Word"]
+    assert (words[7].value, words[3].value, words[word].value) == ("b", "c", "a")

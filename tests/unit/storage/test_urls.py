@@ -185,6 +185,30 @@ def test_a_forked_childs_worker_may_die_and_dies_with_the_child(s3: S3Server, tm
     raise AssertionError("the worker outlives the child")
 
 
+def test_a_fork_in_the_middle_of_a_request_leaves_the_grandchild_free(s3: S3Server) -> None:
+    store = s3.store("forked-twice")
+    store.put("k", b"x")
+
+    def work() -> None:
+        from deltaic.storage import relay
+
+        store.get("k")
+        mine = relay._worker
+        assert mine is not None
+        # As another thread leaves it at a fork: the lock taken, half a request written.
+        with relay._mutex:
+            assert mine._process.stdin is not None
+            mine._process.stdin.write(b"half")
+
+            def deeper() -> None:
+                assert store.get("k").data == b"x"
+                assert relay._worker is not None and relay._worker.owner == os.getpid()
+
+            assert in_a_forked_child(deeper) == 0
+
+    assert in_a_forked_child(work) == 0
+
+
 def test_faults_come_at_the_call_that_was_named() -> None:
     store = SimulatedStore()
     faulty = FaultyStore(store, [Fault(FaultKind.IO_ERROR, call_number=2, operation="put")])

@@ -378,19 +378,35 @@ class GroupFinder:
     """Groups of records by the values that they share."""
 
     def __init__(
-        self, table: NDArray[np.uint64], columns: tuple[Column, ...], codes: tuple[int, ...], count: int
+        self,
+        table: NDArray[np.uint64],
+        columns: tuple[Column, ...],
+        codes: tuple[int, ...],
+        offsets: NDArray[np.int64],
+        members: NDArray[np.int32],
     ) -> None:
         _check_table(table)
+        count = len(offsets) - 1
+        if count < 0 or offsets[0] < 0 or offsets[count] > len(members):
+            raise InputError("the offsets of groups do not fit their members")
         if not 0 < len(columns) <= _MOST_PARTS or len(columns) != len(codes):
             raise InputError(f"an index has 1 to {_MOST_PARTS} paths, not {len(columns)}")
         _check_columns(columns, codes, count)
         self._table, self._columns, self._codes, self._count = table, columns, codes, count
+        self._offsets, self._members = offsets, members
 
     def _search(self, values: tuple[Value, ...]) -> int:
         for group in _entries(self._table, _hash(self._codes, values, True)):
             if 0 <= group < self._count and _row(self._columns, group) == values:
                 return group
         return -1
+
+    def members(self, values: tuple[object, ...]) -> NDArray[np.int64]:
+        """The members of the group with these values, in order; none if there is no such group."""
+        group = self.find(values)
+        if group < 0:
+            return np.zeros(0, np.int64)
+        return self._members[self._offsets[group] : self._offsets[group + 1]].astype(np.int64)
 
     def find(self, values: tuple[object, ...]) -> int:
         """The group with these values, or -1."""
