@@ -259,7 +259,7 @@ def _lmdb(rows: list[Movie], keys: list[int], scratch: str) -> Callable[[], obje
         for row in rows:
             writing.put(row.id.to_bytes(8, "big"), row.title.encode())
     reading = environment.begin()
-    return lambda: [str(reading.get(key.to_bytes(8, "big")), "utf-8") for key in keys]
+    return lambda: [bytes(reading.get(key.to_bytes(8, "big"), b"")).decode() for key in keys]
 
 
 def _duckdb(rows: list[Movie], keys: list[int]) -> Callable[[], object]:

@@ -9,7 +9,7 @@ import pytest
 
 from deltaic.errors import CommitConflictError, CommitUnknownError, DeltaicError, NotFoundError, StorageError
 from deltaic.storage.announced import Artifact
-from deltaic.storage.announcement import Announcement, Announcements
+from deltaic.storage.announcement import RECENT_TOKENS, Announcement, Announcements
 from deltaic.storage.backoff import Backoff
 from deltaic.storage.lease import acquire_lease, release_lease, renew_lease
 from deltaic.storage.store import Store
@@ -111,7 +111,7 @@ def test_an_unanswered_put_that_others_wrote_over_is_still_found() -> None:
     announcements = prepared(FaultyStore(store))
 
     class Interrupted(SimulatedStore):
-        others = 15
+        others = RECENT_TOKENS - 1
 
         def put_if_match(self, key: str, data: bytes | bytearray | memoryview, etag: str) -> str:
             super().put_if_match(key, data, etag)
@@ -126,7 +126,7 @@ def test_an_unanswered_put_that_others_wrote_over_is_still_found() -> None:
     Announcements(busy, backoff=NO_WAIT).announce(4, FILES, epoch=1)
     record = announcements.read().record
     assert record is not None and [entry.version for entry in record.versions].count(4) == 1
-    Interrupted.others = 40
+    Interrupted.others = RECENT_TOKENS + 24
     with pytest.raises(CommitUnknownError):
         Announcements(busy, backoff=NO_WAIT).announce(5, FILES, epoch=1)
 

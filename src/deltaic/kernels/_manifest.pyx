@@ -9,7 +9,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 
 cdef extern from "Python.h":
-    double PyOS_string_to_double(const char *text, char **end, object overflow) except? -1.0
+    # Without an exception for overflow it gives infinity, as float() does.
+    double PyOS_string_to_double(const char *text, char **end, void *overflow) except? -1.0
 
 import numpy as np
 
@@ -371,7 +372,7 @@ def parse_doubles(bytes data, const int64_t[::1] starts, const int64_t[::1] leng
         if not plain:
             continue
         try:
-            value = PyOS_string_to_double(room, &end, None)
+            value = PyOS_string_to_double(room, &end, NULL)
         except ValueError:
             continue
         if end == room + length and value == value:

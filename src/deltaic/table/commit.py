@@ -335,6 +335,8 @@ class Committer:
 
     def replace_state(self, snapshot: Snapshot) -> tuple[str, Snapshot]:
         """Write the full state of a snapshot over the one that it has: the same files, fewer manifests."""
+        if snapshot.version == 0:
+            return "none", snapshot  # public commands put any version under the number 0, so that nobody reads it
         created_ms = snapshot.created_ms or self._now_ms()
         made = build_state(snapshot, self.settings, created_ms=created_ms, force_full=True)
         started = self.clock()

@@ -141,7 +141,7 @@ class _Check:
 
     def _state(self, listing: LogListing, number: int, ours: bool) -> None:
         state = self._log.state(number)
-        if state is None or (number == 0 and not state.own):
+        if state is None or number == 0:
             return
         if not state.own and not self._log.is_ours_at(listing, state):
             ours = False  # from before the table was adopted

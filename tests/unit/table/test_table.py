@@ -50,6 +50,7 @@ def test_every_version_stays_readable_by_number_tag_and_time():
     for number in range(1, 8):
         now[0] += 60
         table.append([make_file(f"f{number}")])
+    now[0] += 60
     table.tag("three", 3)
     again = reopened(table)
     assert [again.at(version=version).num_files for version in range(8)] == list(range(8))
