@@ -60,7 +60,7 @@ def main() -> int:
         # Python's own allocator hands out pieces of large blocks, in which the sanitizer would see no edges.
         environment |= {
             "LD_PRELOAD": ":".join(libraries),
-            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:hard_rss_limit_mb=4096",
             "PYTHONMALLOC": "malloc",
         }
     root = Path.cwd()

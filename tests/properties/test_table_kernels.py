@@ -162,7 +162,7 @@ def test_numbers_in_texts_are_read_alike(values):
         assert not known or (float(value) == number and not math.isnan(number))
 
 
-def test_an_unusual_shape_goes_through_fastavro():
+def test_an_unusual_shape_is_read_record_by_record():
     schema = {
         "type": "record",
         "name": "FileEntry",

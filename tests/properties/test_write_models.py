@@ -8,7 +8,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from deltaic.state.dump import dump_state
@@ -27,6 +27,8 @@ class Chain:
         self.calls = History(seed, versions=VERSIONS, records=12).ops()
         Replay(folder, partitioned=partitioned, exact=True).run(self.calls)
         self.snapshots = {version: self.load(version) for version in range(1, VERSIONS + 1)}
+        steps = [call for call in self.calls if call["op"] in ("restore", "write")]
+        self.restarted = {after["version"] for before, after in pairwise(steps) if before["op"] == "restore"}
 
     def load(self, version):
         return ReadState.load(self.folder / f"snapshot-{version}")
@@ -66,12 +68,24 @@ def content(state, model):
                 {field: value for field, value in zip(names, record, strict=True) if field in model[name]}
                 for record in records
             ]
-        found[name] = dict(zip(data["populated"], records, strict=True))
+        found[name] = dict(zip(data["populated"], map(members, records), strict=True))
     return found
 
 
-@settings(max_examples=40)
+def members(record):
+    """A set or map as what it holds.
+
+    A restart knows sets by their elements alone, as Java's does. So one whose hash codes were given may go on under the
+    ordinal of another with the same elements, and its readers then keep the other's buckets.
+    """
+    if not isinstance(record, dict) or set(record) != {"size", "buckets"}:
+        return record
+    return sorted(bucket for bucket in record["buckets"] if bucket not in (-1, None))
+
+
+@settings(max_examples=400)
 @given(st.integers(0, 2**32), st.booleans())
+@example(0x1761, True)
 def test_a_delta_leads_to_the_next_snapshot_and_its_reverse_back(seed, partitioned):
     with tempfile.TemporaryDirectory() as folder:
         chain = Chain(Path(folder), seed, partitioned=partitioned)
@@ -85,13 +99,15 @@ def test_a_delta_leads_to_the_next_snapshot_and_its_reverse_back(seed, partition
             back = chain.back(chain.snapshots[after], after)
             assert back.tag == chain.snapshots[before].tag
             assert content(back, both) == content(chain.snapshots[before], both)
-            if models[before] == models[after]:
+            if after not in chain.restarted:
+                # A checksum counts buckets: see `members`.
                 assert forward.checksum() == chain.snapshots[after].checksum()
                 assert back.checksum() == chain.snapshots[before].checksum()
 
 
-@settings(max_examples=25)
+@settings(max_examples=400)
 @given(st.integers(0, 2**32))
+@example(366_442)
 def test_a_reader_that_walks_a_chain_to_its_end_and_back_sees_every_version(seed):
     with tempfile.TemporaryDirectory() as folder:
         chain = Chain(Path(folder), seed)

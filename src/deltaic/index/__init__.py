@@ -4,6 +4,7 @@ from deltaic.index.catalog import Lookup
 from deltaic.index.conditions import any_of, between, starts_with
 from deltaic.index.following import Counts, Definition
 from deltaic.index.hashed import HashIndex
+from deltaic.index.index_set import IndexSet
 from deltaic.index.plan import Plan
 from deltaic.index.prefix import PrefixIndex
 from deltaic.index.primary import Duplicates, PrimaryKeyIndex, UniqueKeyIndex
@@ -16,6 +17,7 @@ __all__ = [
     "Definition",
     "Duplicates",
     "HashIndex",
+    "IndexSet",
     "KeylessTable",
     "Lookup",
     "Plan",

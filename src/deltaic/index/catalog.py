@@ -1,4 +1,4 @@
-"""All indexes of a state: made when first asked for, carried on to the next state.
+"""All that can be looked up in a state: its indexes and its tables, carried on to the next state.
 
 A `Lookup` belongs to one state and never changes but for indexes that are added. A refresh makes the next one with
 `refreshed` while readers go on with this one, and swaps one reference: they see the old state with the old indexes, or
@@ -6,11 +6,12 @@ the new state with the new ones.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-from deltaic.index.following import Definition, Following
+from deltaic.errors import InputError, NotFoundError, SchemaError
 from deltaic.index.hashed import HashIndex
+from deltaic.index.index_set import IndexSet
 from deltaic.index.plan import Index
 from deltaic.index.prefix import PrefixIndex
 from deltaic.index.primary import PrimaryKeyIndex, UniqueKeyIndex, declared_key
@@ -23,64 +24,55 @@ from deltaic.state.typed import typed
 
 T = TypeVar("T")
 
-Made = TypeVar("Made", bound=Following[Any])
-
 
 class Lookup:
-    """The indexes of one state. Safe to use from many threads."""
+    """The indexes and tables of one state. Safe to use from many threads."""
 
     def __init__(self, state: ReadState, indexes: Iterable[Index] = ()) -> None:
-        self.state = state
-        """The state that all the indexes belong to."""
-        self._indexes: dict[Definition, Index] = {index.definition: index for index in indexes}
+        # Tables hold the indexes and not this object: no circle keeps a state until the collector comes by.
+        self._indexes = IndexSet(state, indexes)
         self._tables: dict[str, TypeTable | KeylessTable] = {}
-        self._making = threading.RLock()
+        self._making = threading.Lock()
+
+    @property
+    def state(self) -> ReadState:
+        """The state that everything here belongs to."""
+        return self._indexes.state
 
     def key(self, type_name: str, paths: Sequence[str] | str | None = None) -> PrimaryKeyIndex:
         """The index by key; by the type's primary key if no paths are given."""
-        match = declared_key(self.state, type_name) if paths is None else _paths(paths)
-        wanted = Definition(PrimaryKeyIndex.KIND, type_name, match or ())
-        return self._index(wanted, lambda: PrimaryKeyIndex.build(self.state, type_name, match))
+        return self._indexes.key(type_name, paths)
 
     def unique(self, type_name: str, paths: Sequence[str] | str) -> UniqueKeyIndex:
         """The index by fields that are unique together."""
-        match = _paths(paths)
-        wanted = Definition(UniqueKeyIndex.KIND, type_name, match)
-        return self._index(wanted, lambda: UniqueKeyIndex.build(self.state, type_name, match))
+        return self._indexes.unique(type_name, paths)
 
     def hash(self, type_name: str, match: Sequence[str] | str, select: str = "") -> HashIndex:
         """The index by values, through references and collections."""
-        wanted = Definition(HashIndex.KIND, type_name, _paths(match), select)
-        return self._index(wanted, lambda: HashIndex.build(self.state, type_name, match, select))
+        return self._indexes.hash(type_name, match, select)
 
     def prefix(self, type_name: str, path: str, *, tokens: bool = False, fold_case: bool = True) -> PrefixIndex:
         """The index by the start of a text, or of its words."""
-        options = (("fold_case", fold_case), ("tokens", tokens))
-        wanted = Definition(PrefixIndex.KIND, type_name, (path,), "", options)
-        return self._index(
-            wanted, lambda: PrefixIndex.build(self.state, type_name, path, tokens=tokens, fold_case=fold_case)
-        )
+        return self._indexes.prefix(type_name, path, tokens=tokens, fold_case=fold_case)
 
     def range(self, type_name: str, path: str) -> RangeIndex:
         """The index by a number or a text in order."""
-        wanted = Definition(RangeIndex.KIND, type_name, (path,))
-        return self._index(wanted, lambda: RangeIndex.build(self.state, type_name, path))
+        return self._indexes.range(type_name, path)
 
     def indexes(self) -> tuple[Index, ...]:
         """The indexes that were made so far."""
-        return tuple(self._indexes.values())
+        return self._indexes.indexes()
 
     def __getitem__(self, type_name: str) -> TypeTable | KeylessTable:
         """The records of a type: by key, if it has one."""
         table = self._tables.get(type_name)
         if table is None:
-            self.state[type_name]
+            keyed = declared_key(self.state, type_name) is not None
             with self._making:
                 table = self._tables.get(type_name)
                 if table is None:
-                    keyed = declared_key(self.state, type_name) is not None
-                    table = TypeTable(self, type_name) if keyed else KeylessTable(self, type_name)
-                    self._tables[type_name] = table
+                    made = TypeTable(self._indexes, type_name) if keyed else KeylessTable(self._indexes, type_name)
+                    table = self._tables[type_name] = made
         return table
 
     def typed(self, cls: type[T]) -> TypedTable[T]:
@@ -101,11 +93,7 @@ class Lookup:
         """
         if state is self.state:
             return self
-        carried: list[Index] = []
-        for index in self.indexes():
-            if _fits(index, state):
-                carried.append(index.update(state, steps))
-        return Lookup(state, carried)
+        return Lookup(state, [index.update(state, steps) for index in self.indexes() if _fits(index, state)])
 
     @property
     def nbytes(self) -> int:
@@ -113,28 +101,10 @@ class Lookup:
         return sum(index.nbytes for index in self.indexes())
 
     def __repr__(self) -> str:
-        return f"Lookup({len(self._indexes)} indexes, {self.nbytes:,} bytes, state {self.state.tag:016x})"
-
-    def _index(self, wanted: Definition, build: Callable[[], Made]) -> Made:
-        found = self._indexes.get(wanted)
-        if found is None:
-            with self._making:
-                found = self._indexes.get(wanted)
-                if found is None:
-                    made = build()
-                    # A new mapping, so that nobody who goes through the old one meets a change.
-                    self._indexes = {**self._indexes, made.definition: cast(Index, made)}
-                    return made
-        return cast(Made, found)
-
-
-def _paths(paths: Sequence[str] | str) -> tuple[str, ...]:
-    return (paths,) if isinstance(paths, str) else tuple(paths)
+        return f"Lookup({len(self.indexes())} indexes, {self.nbytes:,} bytes, state {self.state.tag:016x})"
 
 
 def _fits(index: Index, state: ReadState) -> bool:
-    from deltaic.errors import InputError, NotFoundError, SchemaError
-
     try:
         index._traverse(state, index.definition)
     except (SchemaError, NotFoundError, InputError):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from deltaic.binary.arrow import ArrowTable
 from deltaic.errors import InputError, MissingExtraError
 from deltaic.index.conditions import conditions
+from deltaic.index.index_set import IndexSet
 from deltaic.index.plan import Plan, make_plan, run_plan
 from deltaic.index.primary import PrimaryKeyIndex
 from deltaic.kernels import keys
@@ -21,8 +22,6 @@ from deltaic.state.view import TypeView
 if TYPE_CHECKING:
     import pandas
     import polars
-
-    from deltaic.index.catalog import Lookup
 
 Ordinals = NDArray[np.int64]
 _BATCH = 8_192
@@ -69,7 +68,7 @@ class Selection:
 class RecordTable:
     """The records of a type, with or without a key."""
 
-    _lookup: "Lookup"
+    _indexes: IndexSet
     view: TypeView
     """The type in the state: columns, ordinals, Arrow."""
 
@@ -92,13 +91,13 @@ class RecordTable:
         collection one member is enough, for each condition anew. An index that fits is used; `explain` says which.
         """
         plan = self.explain(paths, **fields)
-        return Selection(self.view, run_plan(self._lookup.state, plan), plan)
+        return Selection(self.view, run_plan(self._indexes.state, plan), plan)
 
     def explain(self, paths: Mapping[str, Any] | None = None, /, **fields: Any) -> Plan:
         """How `where` would go about it: `print(table.explain(year=1999))`."""
-        state = self._lookup.state
+        state = self._indexes.state
         asked = conditions(state, self.name, paths, fields)
-        return make_plan(state, self.name, asked, self._lookup.indexes(), self._key_index)
+        return make_plan(state, self.name, asked, self._indexes.indexes(), self._key_index)
 
     def sample(self, count: int, seed: int | None = None) -> list[Any]:
         """Some records by chance, no record twice; all of them if there are fewer."""
@@ -136,8 +135,8 @@ class RecordTable:
 class KeylessTable(RecordTable):
     """The records of a type that has no primary key; iteration gives records."""
 
-    def __init__(self, lookup: "Lookup", type_name: str) -> None:
-        self._lookup, self.view = lookup, lookup.state[type_name]
+    def __init__(self, indexes: IndexSet, type_name: str) -> None:
+        self._indexes, self.view = indexes, indexes.state[type_name]
 
     def __iter__(self) -> Iterator[Any]:
         return self.records()
@@ -156,8 +155,8 @@ class TypeTable(keys.KeyFinder, RecordTable):
     whose key an earlier record has too gives it once more.
     """
 
-    def __init__(self, lookup: "Lookup", type_name: str) -> None:
-        self._lookup, self.view = lookup, lookup.state[type_name]
+    def __init__(self, indexes: IndexSet, type_name: str) -> None:
+        self._indexes, self.view = indexes, indexes.state[type_name]
         self._making = threading.Lock()
         self._is_made = False
 
@@ -171,7 +170,7 @@ class TypeTable(keys.KeyFinder, RecordTable):
     @property
     def index(self) -> PrimaryKeyIndex:
         """The index by primary key."""
-        return self._lookup.key(self.name)
+        return self._indexes.key(self.name)
 
     def _key_index(self) -> PrimaryKeyIndex | None:
         return self.index

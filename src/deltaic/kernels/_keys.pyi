@@ -13,7 +13,6 @@ _Finder = tuple[StateAccess, int, tuple[KeyPath, ...], tuple[_Table, ...]]
 def fill_table(
     hashes: NDArray[np.int32], entries: NDArray[np.int64] | None, valid: NDArray[np.bool_] | None, size: int
 ) -> NDArray[np.uint64]: ...
-
 def number_table(
     state: StateAccess, number: int, position: int, words: NDArray[np.uint64], size: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64], bool]: ...

@@ -339,6 +339,25 @@ cdef class _Columns:
 
 # Tables
 
+cdef inline uint64_t entry_for(int32_t hashed, int64_t number) noexcept nogil:
+    return (<uint64_t><uint32_t>hashed << 32) | <uint64_t>(number + 1)
+
+
+cdef inline void insert(uint64_t* slots, uint64_t mask, uint64_t entry) noexcept nogil:
+    cdef uint64_t place = (entry >> 32) & mask
+    while slots[place]:
+        place = (place + 1) & mask
+    slots[place] = entry
+
+
+cdef object empty_table(Py_ssize_t size):
+    # Not np.zeros: NumPy asks for large pages where it allocates without zeroing, and a table is read all over.
+    table = np.empty(size, np.uint64)
+    cdef uint64_t[::1] slots = table
+    memset(&slots[0], 0, size * sizeof(uint64_t))
+    return table
+
+
 def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t size):
     """A table of `size` slots, a power of two, with an entry for each row that is valid.
 
@@ -349,14 +368,11 @@ def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t si
     cdef const uint8_t[::1] flags
     cdef const int64_t* number = NULL
     cdef const uint8_t* flag = NULL
-    cdef uint64_t mask = <uint64_t>size - 1, place
+    cdef uint64_t mask = <uint64_t>size - 1
     if size & (size - 1) or size <= count:
         raise InputError(f"{count} entries do not fit a table of {size} slots")
-    # Not np.zeros: NumPy asks for large pages where it allocates without zeroing, and a table is read all over.
-    table = np.empty(size, np.uint64)
-    cdef uint64_t[::1] view = table
-    cdef uint64_t* slots = &view[0]
-    memset(slots, 0, size * sizeof(uint64_t))
+    table = empty_table(size)
+    cdef uint64_t[::1] slots = table
     if entries is not None and count:
         numbers = entries
         number = &numbers[0]
@@ -366,16 +382,34 @@ def fill_table(const int32_t[::1] hashes not None, entries, valid, Py_ssize_t si
     with nogil:
         for row in range(count):
             if row + AHEAD < count:
-                __builtin_prefetch(slots + (<uint32_t>hashes[row + AHEAD] & mask))
-            if flag is not NULL and not flag[row]:
-                continue
-            place = <uint32_t>hashes[row] & mask
-            while slots[place]:
-                place = (place + 1) & mask
-            slots[place] = (<uint64_t><uint32_t>hashes[row] << 32) | (
-                <uint64_t>(number[row] if number is not NULL else row) + 1
-            )
+                __builtin_prefetch(&slots[<uint32_t>hashes[row + AHEAD] & mask])
+            if flag is NULL or flag[row]:
+                insert(&slots[0], mask, entry_for(hashes[row], number[row] if number is not NULL else row))
     return table
+
+
+cdef inline bint read_number(TypeSlot* slot, int position, int64_t ordinal, int64_t* value) noexcept nogil:
+    """One whole number of a record; False if it is null."""
+    cdef ShardSlot* shard = &slot.shards[ordinal & slot.shard_mask]
+    cdef FieldSlot* field = &shard.fields[position]
+    cdef int64_t index = ordinal >> slot.shift
+    cdef uint64_t raw
+    if index >= shard.count:
+        return False
+    raw = read_bits(shard.records, index * shard.stride + field.offset, field.width, field.mask)
+    if raw == field.mask:
+        return False
+    if field.code == LONG:
+        value[0] = <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
+    elif field.code == INT:
+        value[0] = <int32_t>((<uint32_t>raw >> 1) ^ (0 - (<uint32_t>raw & 1)))
+    else:
+        value[0] = <int64_t>raw
+    return True
+
+
+cdef inline int32_t number_hash(int code, int64_t value) noexcept nogil:
+    return hash_int32(fold_int64(<uint64_t>value) if code == LONG else <int32_t>value)
 
 
 def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t position, words, Py_ssize_t size):
@@ -386,15 +420,10 @@ def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t posit
     """
     cdef const uint64_t[::1] rows = words
     cdef TypeSlot* slot
-    cdef ShardSlot* shard
-    cdef FieldSlot* field
-    cdef uint64_t mask = <uint64_t>size - 1, place, left, raw
-    cdef int64_t word = 0, base
-    cdef int64_t[BLOCK] ordinals
-    cdef int32_t[BLOCK] hashes
-    cdef int64_t value
-    cdef uint64_t above = 0
-    cdef int n, i, code
+    cdef uint64_t left, above = 0
+    cdef int64_t word, ordinal, value = 0
+    cdef int32_t hashed
+    cdef int code
     if not 0 <= number < state.count or state.slots[number].kind != OBJECT:
         raise InputError("keys are those of an OBJECT type")
     slot = &state.slots[number]
@@ -405,53 +434,35 @@ def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t posit
     if size & (size - 1) or size <= int(np.bitwise_count(words).sum()):
         raise InputError(f"the records do not fit a table of {size} slots")
     code = slot.shards[0].fields[position].code
-    table = np.empty(size, np.uint64)
+    cdef uint64_t[BLOCK] entries
+    cdef uint64_t mask = <uint64_t>size - 1
+    cdef int n = 0, i
+    table = empty_table(size)
     cdef uint64_t[::1] view = table
     cdef uint64_t* slots = &view[0]
     cdef list without = []
-    left = rows[0] if rows.shape[0] else 0
     with nogil:
-        memset(slots, 0, size * sizeof(uint64_t))
-        while word < rows.shape[0]:
-            n = 0
-            while n < BLOCK:
-                if left == 0:
-                    word += 1
-                    if word >= rows.shape[0]:
-                        break
-                    left = rows[word]
-                    continue
-                ordinals[n] = (word << 6) + __builtin_ctzll(left)
+        for word in range(rows.shape[0]):
+            left = rows[word]
+            while left:
+                ordinal = (word << 6) + __builtin_ctzll(left)
                 left &= left - 1
-                n += 1
-            for i in range(n):
-                shard = &slot.shards[ordinals[i] & slot.shard_mask]
-                field = &shard.fields[position]
-                base = ordinals[i] >> slot.shift
-                raw = field.mask
-                if base < shard.count:
-                    raw = read_bits(shard.records, base * shard.stride + field.offset, field.width, field.mask)
-                if raw == field.mask:
+                if not read_number(slot, <int>position, ordinal, &value):
                     with gil:
-                        without.append(ordinals[i])
-                    ordinals[i] = -1
+                        without.append(ordinal)
                     continue
-                if code == LONG:
-                    value = <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
-                    above |= <uint64_t>value >> 32
-                    hashes[i] = hash_int32(fold_int64(<uint64_t>value))
-                elif code == INT:
-                    hashes[i] = hash_int32(<int32_t>((<uint32_t>raw >> 1) ^ (0 - (<uint32_t>raw & 1))))
-                else:
-                    hashes[i] = hash_int32(<int32_t>raw)
-                __builtin_prefetch(slots + (<uint32_t>hashes[i] & mask))
-            for i in range(n):
-                if ordinals[i] >= 0:
-                    place = <uint32_t>hashes[i] & mask
-                    while slots[place]:
-                        place = (place + 1) & mask
-                    slots[place] = (<uint64_t><uint32_t>hashes[i] << 32) | <uint64_t>(ordinals[i] + 1)
-    return table, np.array(without, np.int64), above == 0
+                above |= <uint64_t>value >> 32
+                hashed = number_hash(code, value)
+                __builtin_prefetch(slots + (<uint32_t>hashed & mask))
+                entries[n] = entry_for(hashed, ordinal)
+                n += 1
+                if n == BLOCK:
+                    for i in range(n):
+                        insert(slots, mask, entries[i])
+                    n = 0
+        for i in range(n):
+            insert(slots, mask, entries[i])
+    return table, np.array(without, np.int64), code != LONG or above == 0
 
 
 cdef class KeyFinder:

@@ -11,10 +11,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from deltaic.errors import DecodeError, MissingExtraError
+from deltaic.errors import DecodeError
 from deltaic.kernels import manifest as kernel
 from deltaic.table.actions import AddFile
-from deltaic.table.avro import Container, read_container
+from deltaic.table.avro import Container, read_container, read_values
 from deltaic.table.entries import BASE, FULL, EntrySchema, encode_entries, entry_from, program_of, schema_for
 
 _REASONS = {
@@ -112,7 +112,7 @@ class FileColumns:
         """The entries of an unpacked manifest."""
         shape = program_of(container.schema)
         if shape is None:
-            return cls.of_adds(_by_fastavro(container, where), where)
+            return cls.of_adds(_by_values(container, where), where)
         schema = next((known for known in (BASE, FULL) if _same_shape(known, shape)), None)
         return cls(container.data, shape[0], shape[1], container.count, where, schema=schema)
 
@@ -254,29 +254,19 @@ def _same_shape(known: EntrySchema, shape: tuple[tuple[str, ...], bytes]) -> boo
     return program_of({"type": "record", "fields": known.avro_fields}) == shape
 
 
-def _by_fastavro(container: Container, where: str) -> list[AddFile]:
-    """Entries of a shape that the kernel does not know."""
-    try:
-        import fastavro
-    except ImportError:
-        raise MissingExtraError("a manifest of an unusual shape", "table") from None
-    from io import BytesIO
+def _by_values(container: Container, where: str) -> list[AddFile]:
+    """Entries of a shape that the kernel does not know, one by one.
 
-    source = BytesIO(container.data)
+    Not by an Avro library: such a one overflows the stack on a schema that refers to itself.
+    """
     found = []
-    try:
-        schema = fastavro.parse_schema(container.schema)
-        for _ in range(container.count):
-            before = source.tell()
-            record: Any = fastavro.schemaless_reader(source, schema, None)
+    for record in read_values(container, where, most=container.count):
+        if not isinstance(record, dict):
+            raise DecodeError("BadEntry", "a file entry is no record", where)
+        try:
             found.append(entry_from(record, where))
-            if source.tell() == before:
-                raise DecodeError("BadSchema", "records that take no bytes", where)
-    except DecodeError:
-        raise
-    # Whatever the library stumbles over in such bytes, they are not what their format says.
-    except Exception as error:
-        raise DecodeError("BadEntry", f"no file entries: {type(error).__name__}: {error}", where) from error
-    if source.tell() != len(container.data):
-        raise DecodeError("TrailingBytes", "bytes behind the last record", where)
+        except (TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, DecodeError):
+                raise
+            raise DecodeError("BadEntry", f"no file entry: {error}", where) from error
     return found

@@ -196,13 +196,15 @@ def entry_from(values: Mapping[str, Any], where: str) -> AddFile:
         if field is None or value is None:
             continue
         _, ours, kind, _, _ = field
-        if kind == "partition":
+        if kind == "partition" and isinstance(value, dict):
             value = {key: None if text == NULL_PARTITION else text for key, text in value.items()}
-        elif kind == "texts":
+        elif kind == "texts" and isinstance(value, list):
             value = tuple(value)
+        elif not isinstance(value, _TYPES[kind]):
+            raise DecodeError("BadEntry", f"{name} of a file entry is no {kind}", where)
         elif kind == "json":
             try:
-                value = msgspec.json.decode(value)
+                value = msgspec.json.decode(str(value))
             except msgspec.DecodeError as error:
                 raise DecodeError("BadJson", f"unknownMembers is no JSON: {error}", where) from error
             if not isinstance(value, dict):
@@ -215,6 +217,16 @@ def entry_from(values: Mapping[str, Any], where: str) -> AddFile:
     return AddFile(**found)
 
 
+_TYPES: Final = {
+    "text": str,
+    "json": str,
+    "long": int,
+    "int": int,
+    "bool": bool,
+    "map": dict,
+    "partition": dict,
+    "texts": list,
+}
 _PROGRAM_KINDS: Final = {"text": 0, "json": 0, "long": 1, "int": 1, "bool": 2, "map": 3, "partition": 3, "texts": 4}
 
 

@@ -93,17 +93,21 @@ class Log:
             return False
         return True
 
-    def snapshot(self, version: int | None = None) -> Snapshot:
+    def snapshot(self, version: int | None = None, *, replay: bool = False) -> Snapshot:
         """The table at a version, or at the newest one.
+
+        Args:
+            version: the number, the newest without it.
+            replay: from version files and JSON checkpoints alone, for when states or manifests are damaged.
 
         Raises:
             NotFoundError: there is no table, or no such version in its log.
         """
-        found = self._by_hint(version)
+        found = None if replay else self._by_hint(version)
         if found is None:
             for _ in range(_RESTARTS):
                 try:
-                    found = self._by_listing(version)
+                    found = self._by_listing(version, replay=replay)
                     break
                 except _Vanished:
                     continue
@@ -158,8 +162,10 @@ class Log:
     def _has_state(self, version: int) -> bool:
         return any(True for _ in self.store.list(f"{state_folder(version)}/"))
 
-    def _by_listing(self, version: int | None) -> Snapshot:
+    def _by_listing(self, version: int | None, *, replay: bool = False) -> Snapshot:
         listing = self.listing()
+        if replay:
+            listing = replace(listing, states={})
         latest = listing.latest
         if latest is None:
             raise NotFoundError(f"there is no table at {self.url.removesuffix('/' + FOLDER)}")

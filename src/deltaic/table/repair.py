@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from deltaic.errors import CommitConflictError, InputError
+from deltaic.errors import CommitConflictError, DecodeError, InputError
 from deltaic.storage import Store
 from deltaic.table.actions import AddFile, RemoveFile, write_actions
 from deltaic.table.commit import Commit, Terms
@@ -67,19 +67,28 @@ def adopt(table: "Table") -> Commit:
 def repair(table: "Table", *, drop_missing: bool = False, dry_run: bool = True) -> Repair:
     """Bring a table to where it can be read and written again; if asked, without the files that are lost."""
     snapshot = table.snapshot()
-    missing = missing_files(table.store, snapshot)
-    state = table.log.state(snapshot.version) if snapshot.version else None
     actions = []
+    try:
+        snapshot.live()
+        state = table.log.state(snapshot.version) if snapshot.version else None
+        unreadable = False
+    except DecodeError:
+        # A manifest is damaged or gone: version files tell the same, as long as they are all there.
+        snapshot, state, unreadable = table.log.snapshot(snapshot.version, replay=True), None, True
+        actions.append(f"rebuild the state of version {snapshot.version} from version files")
+    missing = missing_files(table.store, snapshot)
     foreign = state is not None and not state.own and is_ours(snapshot.metadata)
     if foreign:
         actions.append(f"commit on top of another writer's state under version {snapshot.version}")
     if missing and drop_missing:
         actions.append(f"remove {len(missing)} files that are gone")
-    if state is None and snapshot.version and not (missing and drop_missing):
+    if state is None and snapshot.version and not unreadable and not (missing and drop_missing):
         actions.append(f"write the state of version {snapshot.version}")
     if dry_run:
         return Repair(True, snapshot.version, tuple(add.path for add in missing), tuple(actions))
     committer = table.committer()
+    if unreadable:
+        _, snapshot = committer.replace_state(snapshot)
     if foreign or (missing and drop_missing):
         lost = tuple(
             RemoveFile(add.path, table._now_ms(), True, add.partition_values, add.size_bytes) for add in missing
@@ -89,7 +98,7 @@ def repair(table: "Table", *, drop_missing: bool = False, dry_run: bool = True) 
             return Changes("repair", removes=lost if drop_missing else ())
 
         _, after = committer.commit(snapshot, planned, Terms(force=True, note="repaired"))
-    elif state is None and snapshot.version:
+    elif state is None and snapshot.version and not unreadable:
         _, after = committer.finish(snapshot, "repair", 1, force_full=True)
     else:
         after = snapshot

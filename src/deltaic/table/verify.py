@@ -88,7 +88,11 @@ def verify_table(
         return check.result(listing, None, 0, 0)
     check.hint(snapshot)
     check.states(listing, snapshot)
-    live = list(snapshot.files())
+    try:
+        live = list(snapshot.files())
+    except DeltaicError as error:
+        check.add("Unreadable", str(error))
+        return check.result(listing, snapshot, 0, 0)
     check.entries(snapshot, live)
     if files:
         check.files(live)

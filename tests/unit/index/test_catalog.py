@@ -1,6 +1,8 @@
 """The records of a type as a mapping and as the answer to a question; the indexes of a state and of the next one."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Mapping
 
 import pytest
@@ -222,3 +224,18 @@ def test_many_threads_share_one_lookup(lookup):
     assert wrong == []
     assert len({id(index) for index in found}) == 1
     assert len(lookup.indexes()) == 2
+
+
+def test_what_nobody_holds_goes_at_once():
+    lookup = Lookup(catalogue(FILMS))
+    lookup["Film"][7]
+    lookup["Film"].where(year=1972, cast__element__id=1)
+    lookup.prefix("Film", "title").find("s")
+    lookup["Release"].where(year=1972)
+    state = weakref.ref(lookup.state)
+    gc.disable()
+    try:
+        del lookup
+        assert state() is None
+    finally:
+        gc.enable()

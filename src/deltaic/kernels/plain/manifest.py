@@ -190,7 +190,8 @@ class _Booleans(_Longs):
 class _Lists(_Texts):
     def __init__(self) -> None:
         super().__init__()
-        self.offsets, self.valid = [0], []
+        self.offsets = [0]
+        self.valid: list[int] = []
 
     def add(self, reader: _Reader, null: bool) -> None:
         if not null:

@@ -41,6 +41,7 @@ class OrdinalMap:
         self._pools: list[list[int]] = [[] for _ in range(partitions)]
         self._next = [0] * partitions
         self._size = 0
+        self._highest = -1
 
     def __len__(self) -> int:
         """Records held."""
@@ -49,7 +50,7 @@ class OrdinalMap:
     @property
     def max_ordinal(self) -> int:
         """The highest ordinal held, or -1."""
-        return max(self._records, default=-1)
+        return self._highest
 
     @property
     def nbytes(self) -> int:
@@ -151,6 +152,7 @@ class OrdinalMap:
         for ordinal, record in self._records.items():
             self._index.setdefault(record, ordinal)
         self._size = sum(map(len, self._records.values()))
+        self._highest = max(self._records, default=-1)
 
     def _take(self, record: bytes, preferred: int) -> int:
         if preferred >= 0 and preferred in self._unused:
@@ -170,6 +172,7 @@ class OrdinalMap:
             raise OverflowError("bytes")
         self._size += len(record)
         self._records[ordinal] = record
+        self._highest = max(self._highest, ordinal)
         self._index.setdefault(record, ordinal)
 
     def _layout(self) -> tuple[Bytes, Ends]:

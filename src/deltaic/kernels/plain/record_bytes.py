@@ -27,29 +27,38 @@ class Bits:
     """Collects bits, least significant first."""
 
     def __init__(self, carry: NDArray[np.uint64] | None = None) -> None:
-        self.value = 0 if carry is None else int(carry[0])
-        self.count = 0 if carry is None else int(carry[1])
+        self._value = 0 if carry is None else int(carry[0])
+        self._count = 0 if carry is None else int(carry[1])
+        self._words = bytearray()
 
     def add(self, value: int, width: int) -> None:
         """Append a value."""
-        self.value |= value << self.count
-        self.count += width
+        self._value |= value << self._count
+        self._count += width
+        # Numbers of thousands of bits would make each addition slow.
+        if self._count > 4096:
+            self._move(self._count // 64)
 
     def finish(self, words: Bytes) -> None:
         """Write all bits, the last word filled up with zeros."""
-        count = (self.count + 63) // 64
-        words[: 8 * count] = self._swapped(count)
+        self._move((self._count + 63) // 64)
+        self._write(words)
 
     def flush(self, words: Bytes, carry: NDArray[np.uint64]) -> int:
         """Write the whole words and carry the rest."""
-        count = self.count // 64
-        words[: 8 * count] = self._swapped(count)
-        carry[0], carry[1] = self.value >> 64 * count, self.count - 64 * count
-        return 8 * count
+        self._move(self._count // 64)
+        carry[0], carry[1] = self._value, self._count
+        return self._write(words)
 
-    def _swapped(self, count: int) -> Bytes:
-        raw = (self.value & (1 << 64 * count) - 1).to_bytes(8 * count, "little")
-        return np.frombuffer(raw, np.uint64).byteswap().view(np.uint8)
+    def _move(self, count: int) -> None:
+        self._words += (self._value & (1 << 64 * count) - 1).to_bytes(8 * count, "little")
+        self._value >>= 64 * count
+        self._count -= 64 * count
+
+    def _write(self, words: Bytes) -> int:
+        swapped = np.frombuffer(self._words, np.uint64).byteswap().view(np.uint8)
+        words[: len(swapped)] = swapped
+        return len(swapped)
 
 
 def varint(value: int) -> bytes:
