@@ -3,9 +3,9 @@
     python benchmarks/log.py [--files 1000,10000,70000,200000] [--rounds 5]
 
 Cold is a new process: imports, opening, planning, from the first line of a script on. Warm is the second time in one
-process, on a table opened anew. `plan all` lists every path, `plan some` those of one day in thirty with a range of ids.
-Figures are medians of wall time in milliseconds, the systems in turns so that a busy machine slows all alike; CPU time of
-the process stands in brackets. A system that is not installed is left out, with a word.
+process, on a table opened anew. `plan all` lists every path, `plan some` those of one day in thirty with a range of
+ids. Figures are medians of wall time in milliseconds, the systems in turns so that a busy machine slows all alike;
+CPU time of the process stands in brackets. A system that is not installed is left out, with a word.
 """
 
 import argparse
