@@ -25,6 +25,7 @@ TOP_LEVEL = {
     "publish": ("publish",),
     "chain": ("follow", "status", "pin", "unpin", "promote", "withdraw", "verify"),
     "lookup": ("get", "find", "history", "diff", "stats", "export"),
+    "generate": ("generate",),
 }
 """The modules whose commands stand beside the groups, and those commands."""
 
