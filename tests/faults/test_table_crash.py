@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from deltaic.errors import CommitConflictError, CommitUnknownError, DeltaicError
+from deltaic.errors import CommitConflictError, CommitUnknownError, DeltaicError, NotFoundError
 from deltaic.storage.disk import RealDisk
 from deltaic.storage.local import LocalStore
 from deltaic.storage.urls import open_store
 from deltaic.table import Settings, Table, column
 from deltaic.table.manifest import ManifestCache
-from deltaic.testing.stores import EVERY_FAULT, Fault, FaultyStore, SimulatedStore, SteppedDisk
+from deltaic.testing.stores import EVERY_FAULT, DishonestDisk, Fault, FaultyStore, SimulatedStore, SteppedDisk
 from tests.unit.table.making import make_file, make_table, paths
 
 SETTINGS = Settings(retry_base_delay_ms=0, retry_max_delay_ms=0, retry_max_attempts=3, max_manifests=2)
@@ -295,3 +295,55 @@ def test_a_simulated_world_of_failing_stores_keeps_every_acknowledged_commit(see
 
 def opened_at(world, now):
     return Table.open(world, settings=SETTINGS, cache=ManifestCache(), sleep=no_wait, clock=lambda: now[0])
+
+
+class PowerCutError(BaseException):
+    """Not an Exception, so that nothing cleans up as if the machine were still on."""
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_power_cut_loses_no_acknowledged_commit_and_leaves_no_half_one(seed):
+    import random
+
+    chance = random.Random(seed)
+    disk = DishonestDisk()
+    table = make_table(LocalStore("/simulated", disk=disk), settings=SETTINGS, sleep=no_wait)
+    acknowledged = []
+    cut_at = chance.randrange(1, 700)
+
+    def cut(_step, _path):
+        if len(disk.steps) >= cut_at:
+            raise PowerCutError
+
+    disk.hook = cut
+    tried = []
+    try:
+        for number in range(12):
+            tried.append(f"f{number}")
+            if number % 4 == 3:
+                table.merge([acknowledged[-1]], [make_file(f"f{number}")])
+                acknowledged[-1] = f"f{number}"
+            else:
+                table.append([make_file(f"f{number}")])
+                acknowledged.append(f"f{number}")
+            if number == 6:
+                table.checkpoint()
+    except PowerCutError:
+        pass
+    disk.hook = None
+    after = LocalStore("/simulated", disk=disk.crash(random.Random(seed)))
+    try:
+        found = paths(opened(after).snapshot())
+    except NotFoundError:
+        assert acknowledged == [], f"seed {seed}, step {cut_at}"
+        return
+    allowed = [sorted(acknowledged)]
+    if tried and tried[-1] not in acknowledged:
+        last = int(tried[-1][1:])
+        kept = acknowledged[:-1] if last % 4 == 3 else acknowledged
+        allowed.append(sorted([*kept, tried[-1]]))
+    assert found in allowed, f"seed {seed}, step {cut_at}"
+    table = opened(after)
+    table.append([make_file("later")])
+    assert "later" in opened(after).snapshot().paths()
+    assert opened(after).verify(files=False).findings == (), f"seed {seed}, step {cut_at}"

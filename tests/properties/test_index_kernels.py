@@ -156,6 +156,19 @@ def test_tables_of_numbers(states, field):
     )
 
 
+@pytest.mark.parametrize("step", [3, -7, 2**33])
+def test_tables_of_numbers_without_nulls(step):
+    from deltaic.kernels import _access
+
+    state = catalogue([Film(number * step + 1, "t", number % 100) for number in range(200)])
+    slow, fast = StateRecords(state.types, plain_access), StateRecords(state.types, _access)
+    number, words = slow.number("Film"), state["Film"].populated.words
+    for position in (0, 1):
+        found = compiled.number_table(fast.reader, number, position, words, 512)
+        same(found, plain.number_table(slow.reader, number, position, words, 512))
+    assert found[2]
+
+
 @pytest.mark.parametrize(
     "paths", [("id",), ("year",), ("note",), ("rating",), ("weight",), ("poster",), ("title", "year"), ("seen", "id")]
 )

@@ -151,6 +151,9 @@ def test_numbers_in_texts_are_read_alike(values):
     equal(chosen.parse_longs(*column), plain.parse_longs(*column))
     equal(chosen.parse_doubles(*column), plain.parse_doubles(*column))
     equal([chosen.hash_texts(*column)], [plain.hash_texts(*column)])
+    equal(chosen.number_texts(*column), plain.number_texts(*column))
+    codes, firsts = chosen.number_texts(*column)
+    assert [values[firsts[code]] for code in codes.tolist()] == values
     read, fine = chosen.parse_longs(*column)
     for value, number, known in zip(values, read.tolist(), fine.tolist(), strict=True):
         if known:

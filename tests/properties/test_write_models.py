@@ -83,7 +83,7 @@ def members(record):
     return sorted(bucket for bucket in record["buckets"] if bucket not in (-1, None))
 
 
-@settings(max_examples=400)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.booleans())
 @example(0x1761, True)
 def test_a_delta_leads_to_the_next_snapshot_and_its_reverse_back(seed, partitioned):
@@ -105,7 +105,7 @@ def test_a_delta_leads_to_the_next_snapshot_and_its_reverse_back(seed, partition
                 assert back.checksum() == chain.snapshots[before].checksum()
 
 
-@settings(max_examples=400)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32))
 @example(366_442)
 def test_a_reader_that_walks_a_chain_to_its_end_and_back_sees_every_version(seed):

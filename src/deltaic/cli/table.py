@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
+from msgspec import structs
 
 from deltaic.table import Commit, Table, parse_predicate
 from deltaic.table.describe import describe_log, describe_state, describe_table
@@ -75,11 +76,11 @@ def files(
     snapshot = table.at(version=version, timestamp=timestamp, tag=tag)
     found = table.plan(None if where is None else parse_predicate(where), snapshot=snapshot)
     if explain:
-        _print(asdict(found.explain), as_json) if as_json else print(found.explain)
+        _print(structs.asdict(found.explain), as_json) if as_json else print(found.explain)
         return
     for add in sorted(found.files(), key=lambda one: one.path):
         if as_json:
-            print(json.dumps(asdict(add)))
+            print(json.dumps(structs.asdict(add)))
         else:
             records = "-" if add.num_records is None else f"{add.num_records:,}"
             print(f"{add.size_bytes:>14,}  {records:>12}  {add.path}")

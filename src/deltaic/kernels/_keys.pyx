@@ -64,7 +64,7 @@ cdef extern from *:
 
 cdef enum:
     # Keys that are looked up together: their memory is asked for before the first one is compared.
-    BLOCK = 128
+    BLOCK = 64
     MOST_PARTS = 16
     # How many rows ahead the slots of a table are asked for.
     AHEAD = 16
@@ -72,6 +72,7 @@ cdef enum:
     NEAR = 4
 
 cdef uint64_t NULL_DOUBLE = 0x7FF8000000000001ULL
+cdef uint64_t ALL_ONES = 0xFFFFFFFFFFFFFFFFULL
 NO_VALUES = np.zeros(0, np.int64)
 
 
@@ -412,6 +413,37 @@ cdef inline int32_t number_hash(int code, int64_t value) noexcept nogil:
     return hash_int32(fold_int64(<uint64_t>value) if code == LONG else <int32_t>value)
 
 
+cdef bint read_run(TypeSlot* slot, int position, int64_t first, uint64_t* entries, uint64_t* above) noexcept nogil:
+    """The entries of 64 adjacent records of one shard; False if that is not what they are, or if one is null."""
+    cdef ShardSlot* shard = &slot.shards[0]
+    cdef FieldSlot* field = &shard.fields[position]
+    cdef int64_t bit = first * shard.stride + field.offset, stride = shard.stride
+    cdef uint64_t mask = field.mask, high = 0, found
+    cdef uint64_t[64] raw
+    cdef int i, nulls = 0
+    if slot.shard_mask or first + 64 > shard.count or field.width > 57 or field.width == 0:
+        return False
+    for i in range(64):
+        memcpy(&found, shard.records + (bit >> 3), 8)
+        raw[i] = (found >> (bit & 7)) & mask
+        nulls += raw[i] == mask
+        bit += stride
+    if nulls:
+        return False
+    if field.code == LONG:
+        for i in range(64):
+            raw[i] = (raw[i] >> 1) ^ (0 - (raw[i] & 1))
+            high |= raw[i] >> 32
+            raw[i] = <uint32_t>fold_int64(raw[i])
+        above[0] |= high
+    elif field.code == INT:
+        for i in range(64):
+            raw[i] = (<uint32_t>raw[i] >> 1) ^ (0 - (<uint32_t>raw[i] & 1))
+    for i in range(64):
+        entries[i] = entry_for(hash_int32(<int32_t>raw[i]), first + i)
+    return True
+
+
 def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t position, words, Py_ssize_t size):
     """The table of a key that is one whole number of the record itself, straight from the records.
 
@@ -422,7 +454,6 @@ def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t posit
     cdef TypeSlot* slot
     cdef uint64_t left, above = 0
     cdef int64_t word, ordinal, value = 0
-    cdef int32_t hashed
     cdef int code
     if not 0 <= number < state.count or state.slots[number].kind != OBJECT:
         raise InputError("keys are those of an OBJECT type")
@@ -434,9 +465,10 @@ def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t posit
     if size & (size - 1) or size <= int(np.bitwise_count(words).sum()):
         raise InputError(f"the records do not fit a table of {size} slots")
     code = slot.shards[0].fields[position].code
-    cdef uint64_t[BLOCK] entries
+    cdef uint64_t[64] fresh
+    cdef uint64_t[64] waiting
     cdef uint64_t mask = <uint64_t>size - 1
-    cdef int n = 0, i
+    cdef int n, i, waiting_count = 0
     table = empty_table(size)
     cdef uint64_t[::1] view = table
     cdef uint64_t* slots = &view[0]
@@ -444,24 +476,29 @@ def number_table(StateAccess state not None, Py_ssize_t number, Py_ssize_t posit
     with nogil:
         for word in range(rows.shape[0]):
             left = rows[word]
-            while left:
-                ordinal = (word << 6) + __builtin_ctzll(left)
-                left &= left - 1
-                if not read_number(slot, <int>position, ordinal, &value):
-                    with gil:
-                        without.append(ordinal)
-                    continue
-                above |= <uint64_t>value >> 32
-                hashed = number_hash(code, value)
-                __builtin_prefetch(slots + (<uint32_t>hashed & mask))
-                entries[n] = entry_for(hashed, ordinal)
-                n += 1
-                if n == BLOCK:
-                    for i in range(n):
-                        insert(slots, mask, entries[i])
-                    n = 0
-        for i in range(n):
-            insert(slots, mask, entries[i])
+            n = 0
+            if left == ALL_ONES and read_run(slot, <int>position, word << 6, fresh, &above):
+                n = 64
+            else:
+                while left:
+                    ordinal = (word << 6) + __builtin_ctzll(left)
+                    left &= left - 1
+                    if read_number(slot, <int>position, ordinal, &value):
+                        above |= <uint64_t>value >> 32
+                        fresh[n] = entry_for(number_hash(code, value), ordinal)
+                        n += 1
+                    else:
+                        with gil:
+                            without.append(ordinal)
+            for i in range(n):
+                __builtin_prefetch(slots + ((fresh[i] >> 32) & mask))
+            # Those of the word before have had time to arrive.
+            for i in range(waiting_count):
+                insert(slots, mask, waiting[i])
+            memcpy(waiting, fresh, n * sizeof(uint64_t))
+            waiting_count = n
+        for i in range(waiting_count):
+            insert(slots, mask, waiting[i])
     return table, np.array(without, np.int64), code != LONG or above == 0
 
 

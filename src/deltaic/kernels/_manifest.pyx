@@ -5,7 +5,7 @@ This kernel does check as it goes: the bytes are of a file, and where one record
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy
 
 cdef extern from "Python.h":
@@ -105,10 +105,18 @@ cdef inline int push(Grown *grown, int64_t value) noexcept nogil:
     return 1
 
 
-cdef class _Column:
-    """The arrays of one field while they grow."""
+cdef struct Field:
+    # Where a field's numbers go: allocated for all records at once, because their number is known.
+    int64_t *values
+    int64_t *lengths
+    uint8_t *valid
+    uint8_t *flags
 
-    cdef Grown values, lengths, valid, offsets, ids, key_starts, key_lengths
+
+cdef class _Items:
+    """The items of a column of maps or lists while they grow."""
+
+    cdef Grown starts, lengths, ids, key_starts, key_lengths
     cdef int64_t previous_start
     cdef list keys
     cdef dict key_ids
@@ -120,10 +128,8 @@ cdef class _Column:
         self.key_ids = {}
 
     def __dealloc__(self):
-        free(self.values.values)
+        free(self.starts.values)
         free(self.lengths.values)
-        free(self.valid.values)
-        free(self.offsets.values)
         free(self.ids.values)
         free(self.key_starts.values)
         free(self.key_lengths.values)
@@ -146,9 +152,9 @@ cdef class _Column:
         self.keys.append(key)
         return known
 
-    cdef int read_items(self, Cursor *cursor, bint named) except -1:
+    cdef int read(self, Cursor *cursor, bint named) except -1:
         """The items of one map or list."""
-        cdef int64_t first = self.values.size, before = self.previous_start, items, item, start = 0, length, guess
+        cdef int64_t first = self.starts.size, before = self.previous_start, items, item, start = 0, length, guess
         self.previous_start = first
         while True:
             items = read_block(cursor, 2 if named else 1)
@@ -159,14 +165,14 @@ cdef class _Column:
                     length = read_text(cursor, &start)
                     if cursor.fault:
                         return 0
-                    guess = before + self.values.size - first
+                    guess = before + self.starts.size - first
                     guess = self.ids.values[guess] if guess < self.ids.size else -1
                     if not push(&self.ids, self.key_id(start, length, guess)):
                         raise MemoryError
                 length = read_text(cursor, &start)
                 if cursor.fault:
                     return 0
-                if not push(&self.values, start) or not push(&self.lengths, length):
+                if not push(&self.starts, start) or not push(&self.lengths, length):
                     raise MemoryError
 
 
@@ -179,88 +185,145 @@ cdef object taken(Grown *grown, object dtype):
     return made if dtype is np.int64 else made.astype(dtype)
 
 
-cdef tuple arrays_of(_Column column, int kind):
-    if kind == 0:
-        return taken(&column.values, np.int64), taken(&column.lengths, np.int64)
-    if kind == 1:
-        return taken(&column.values, np.int64), taken(&column.valid, np.uint8)
-    if kind == 2:
-        return taken(&column.values, np.uint8), taken(&column.valid, np.uint8)
-    offsets = np.concatenate((np.zeros(1, np.int64), taken(&column.offsets, np.int64)))
-    starts, lengths = taken(&column.values, np.int64), taken(&column.lengths, np.int64)
-    valid = taken(&column.valid, np.uint8)
+cdef int64_t *longs_of(object array):
+    cdef int64_t[::1] view = array
+    return &view[0] if view.shape[0] else NULL
+
+
+cdef uint8_t *bytes_of(object array):
+    cdef uint8_t[::1] view = array
+    return &view[0] if view.shape[0] else NULL
+
+
+cdef list allocated(int64_t count, bytes program, Field *fields):
+    """The arrays of every field whose size is known before, and where they lie."""
+    cdef int field
+    arrays = []
+    for field in range(len(program)):
+        kind = program[field] & 7
+        if kind == 0:
+            made = (np.empty(count, np.int64), np.empty(count, np.int64))
+            fields[field].values, fields[field].lengths = longs_of(made[0]), longs_of(made[1])
+        elif kind == 1:
+            made = (np.empty(count, np.int64), np.empty(count, np.uint8))
+            fields[field].values, fields[field].valid = longs_of(made[0]), bytes_of(made[1])
+        elif kind == 2:
+            made = (np.empty(count, np.uint8), np.empty(count, np.uint8))
+            fields[field].flags, fields[field].valid = bytes_of(made[0]), bytes_of(made[1])
+        else:
+            made = (np.zeros(count + 1, np.int64), np.empty(count, np.uint8))
+            fields[field].values, fields[field].valid = longs_of(made[0]), bytes_of(made[1])
+        arrays.append(made)
+    return arrays
+
+
+cdef tuple arrays_of(tuple made, _Items items, int kind):
+    if kind < 3:
+        return made
+    starts, lengths = taken(&items.starts, np.int64), taken(&items.lengths, np.int64)
     if kind == 4:
-        return offsets, starts, lengths, valid
-    return offsets, taken(&column.ids, np.int32), starts, lengths, valid, column.keys
+        return made[0], starts, lengths, made[1]
+    return made[0], taken(&items.ids, np.int32), starts, lengths, made[1], items.keys
 
 
 def decode_entries(bytes data, int64_t count, bytes program):
     """Where each record starts (and the last ends), and a tuple of arrays for each field."""
     cdef Cursor cursor
-    cdef int64_t row, length, start, branch
+    cdef int64_t row, length, start, value
     cdef int field, fields = len(program), kind
-    cdef bint null, fine
-    cdef list columns = [_Column(data) for _ in program]
+    cdef bint null
     cdef const uint8_t *shape = program
-    cdef _Column column
+    cdef Field *places
+    cdef list items = [_Items(data) if kind & 7 > 2 else None for kind in program]
     cursor.data = data
     cursor.size = len(data)
     cursor.position = 0
     cursor.fault = FAULT_NONE
-    # A record takes at least a byte, so that a stated count cannot ask for more memory than the bytes allow.
-    if count < 0 or count > cursor.size:
+    # A field takes at least a byte, so that a stated count cannot ask for more memory than the bytes allow.
+    if count < 0 or count > cursor.size or count * fields > cursor.size:
         raise ValueError("BadLength", 0)
     row_starts = np.zeros(count + 1, np.int64)
     cdef int64_t[::1] starts = row_starts
-    for row in range(count):
-        for field in range(fields):
-            column = <_Column> columns[field]
-            kind = shape[field]
-            null = False
-            fine = True
-            if kind & 24:
-                branch = read_long(&cursor)
+    places = <Field *> calloc(fields + 1, sizeof(Field))
+    if places == NULL:
+        raise MemoryError
+    try:
+        arrays = allocated(count, program, places)
+        for row in range(count):
+            for field in range(fields):
+                kind = shape[field]
+                null = False
+                if kind & 24:
+                    value = read_long(&cursor)
+                    if cursor.fault:
+                        break
+                    if value != 0 and value != 1:
+                        cursor.fault = FAULT_UNION
+                        break
+                    null = (value == 0) == ((kind & 8) != 0)
+                kind = kind & 7
+                if kind == 0:
+                    start = 0
+                    length = -1 if null else read_text(&cursor, &start)
+                    places[field].values[row] = start
+                    places[field].lengths[row] = length
+                elif kind == 1:
+                    places[field].values[row] = 0 if null else read_long(&cursor)
+                    places[field].valid[row] = not null
+                elif kind == 2:
+                    value = 0
+                    if not null:
+                        if cursor.position >= cursor.size:
+                            cursor.fault = FAULT_TRUNCATED
+                            break
+                        value = cursor.data[cursor.position]
+                        if value > 1:
+                            cursor.fault = FAULT_BOOLEAN
+                            break
+                        cursor.position += 1
+                    places[field].flags[row] = <uint8_t> value
+                    places[field].valid[row] = not null
+                else:
+                    if not null:
+                        (<_Items> items[field]).read(&cursor, kind == 3)
+                    places[field].values[row + 1] = (<_Items> items[field]).starts.size
+                    places[field].valid[row] = not null
                 if cursor.fault:
                     break
-                if branch != 0 and branch != 1:
-                    cursor.fault = FAULT_UNION
-                    break
-                null = (branch == 0) == ((kind & 8) != 0)
-            kind = kind & 7
-            if kind == 0:
-                start, length = 0, -1
-                if not null:
-                    length = read_text(&cursor, &start)
-                fine = push(&column.values, start) and push(&column.lengths, length)
-            elif kind == 1:
-                branch = 0 if null else read_long(&cursor)
-                fine = push(&column.values, branch) and push(&column.valid, not null)
-            elif kind == 2:
-                branch = 0
-                if not null:
-                    if cursor.position >= cursor.size:
-                        cursor.fault = FAULT_TRUNCATED
-                        break
-                    branch = cursor.data[cursor.position]
-                    if branch > 1:
-                        cursor.fault = FAULT_BOOLEAN
-                        break
-                    cursor.position += 1
-                fine = push(&column.values, branch) and push(&column.valid, not null)
-            else:
-                if not null:
-                    column.read_items(&cursor, kind == 3)
-                fine = push(&column.offsets, column.values.size) and push(&column.valid, not null)
-            if not fine:
-                raise MemoryError
             if cursor.fault:
-                break
-        if cursor.fault:
-            raise ValueError(_FAULTS[cursor.fault], cursor.position)
-        starts[row + 1] = cursor.position
+                raise ValueError(_FAULTS[cursor.fault], cursor.position)
+            starts[row + 1] = cursor.position
+    finally:
+        free(places)
     if cursor.position != cursor.size:
         raise ValueError("TrailingBytes", cursor.position)
-    return row_starts, [arrays_of(<_Column> columns[field], shape[field] & 7) for field in range(fields)]
+    return row_starts, [arrays_of(arrays[field], items[field], shape[field] & 7) for field in range(fields)]
+
+
+def number_texts(bytes data, const int64_t[::1] starts, const int64_t[::1] lengths):
+    """For each text the number of its kind, in the order they first come, and the row of each kind's first one."""
+    cdef int64_t row, count = starts.shape[0], start, length, before_start = 0, before_length = -2, before = -1
+    cdef const uint8_t *text = data
+    codes = np.empty(count, np.int64)
+    cdef int64_t[::1] out = codes
+    cdef dict numbers = {}
+    cdef list firsts = []
+    for row in range(count):
+        start = starts[row]
+        length = lengths[row]
+        # Files of one partition mostly stand side by side.
+        if length == before_length and (length <= 0 or memcmp(text + start, text + before_start, length) == 0):
+            out[row] = before
+            continue
+        key = None if length < 0 else data[start:start + length]
+        found = numbers.get(key)
+        if found is None:
+            found = len(firsts)
+            numbers[key] = found
+            firsts.append(row)
+        before_start, before_length, before = start, length, found
+        out[row] = before
+    return codes, np.array(firsts, np.int64)
 
 
 def hash_texts(bytes data, const int64_t[::1] starts, const int64_t[::1] lengths):

@@ -22,7 +22,7 @@ from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard, Shar
 
 Ordinals = NDArray[np.int32]
 _NO_CODES: Ordinals = np.zeros(0, np.int32)
-_NO_BUCKETS, _UNMIXED = 0, 2
+_NO_BUCKETS, _MIXED, _UNMIXED = 0, 1, 2
 _Part = tuple[Shard, NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -78,10 +78,20 @@ class RestoredType:
                 return records.serialize_lists(table.offsets, table.keys)
             case SetSchema():
                 table = _entries(self._data, ordinals)
-                return records.serialize_sets(table.offsets, table.keys, table.buckets, buckets)
+                codes, form = self._codes(schema, table, buckets)
+                return records.serialize_sets(table.offsets, table.keys, codes, form)
             case MapSchema():
                 table = _entries(self._data, ordinals)
-                return records.serialize_maps(table.offsets, table.keys, table.values, table.buckets, buckets)
+                codes, form = self._codes(schema, table, buckets)
+                return records.serialize_maps(table.offsets, table.keys, table.values, codes, form)
+
+    def _codes(self, schema: SetSchema | MapSchema, table: "_Entries", buckets: int) -> tuple[Ordinals, int]:
+        """The hash codes that go into records of a collection, and their form."""
+        if buckets == _UNMIXED and self._exact and schema.hash_key:
+            # A hash key decides the layout. Buckets as they were read would only make a record that is kept differ from
+            # an equal one that is added, as they do in Java.
+            return _NO_CODES, _MIXED
+        return table.buckets, buckets
 
 
 def common_schema(schema: ObjectSchema, restored: Schema) -> ObjectSchema:

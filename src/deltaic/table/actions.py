@@ -6,10 +6,10 @@ writer put them there for somebody; unknown actions are passed over.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from deltaic.errors import DecodeError
 
@@ -19,31 +19,29 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _EMPTY: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Protocol:
+class Protocol(msgspec.Struct, frozen=True):
     """Which readers and writers a table needs."""
 
     min_reader_version: int = 4
     min_writer_version: int = 4
     reader_features: tuple[str, ...] | None = None
     writer_features: tuple[str, ...] | None = None
-    unknown: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(msgspec.Struct, frozen=True):
     """What a table is: its schema, partitioning and configuration."""
 
     id: str
     schema_string: str
     partition_columns: tuple[str, ...] = ()
-    configuration: Mapping[str, str] = field(default_factory=dict)
+    configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
     name: str | None = None
     description: str | None = None
     provider: str = "indextables"
-    format_options: Mapping[str, str] = field(default_factory=dict)
+    format_options: Mapping[str, str] = msgspec.field(default_factory=dict)
     created_ms: int | None = None
-    unknown: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     def configured(self, changes: Mapping[str, str | None]) -> "Metadata":
         """The same with some keys of the configuration set, or removed where the value is None."""
@@ -56,8 +54,7 @@ class Metadata:
         return replace(self, configuration=configuration)
 
 
-@dataclass(frozen=True, slots=True)
-class AddFile:
+class AddFile(msgspec.Struct, frozen=True):
     """A file that belongs to the table from this action on."""
 
     path: str
@@ -84,14 +81,13 @@ class AddFile:
     companion_delta_version: int | None = None
     companion_fast_field_mode: str | None = None
     tags: Mapping[str, str] | None = None
-    unknown: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, Any] = msgspec.field(default_factory=dict)
     added_at_version: int = 0
     """0 is unknown: the public writers never filled it in."""
     added_at_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveFile:
+class RemoveFile(msgspec.Struct, frozen=True):
     """A file that belongs to the table no more."""
 
     path: str
@@ -101,11 +97,10 @@ class RemoveFile:
     size_bytes: int | None = None
     extended_file_metadata: bool | None = None
     tags: Mapping[str, str] | None = None
-    unknown: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class SkipFile:
+class SkipFile(msgspec.Struct, frozen=True):
     """A file that an operation could not handle and leaves alone for a while."""
 
     path: str
@@ -116,7 +111,7 @@ class SkipFile:
     skip_count: int = 1
     partition_values: Mapping[str, str | None] | None = None
     size_bytes: int | None = None
-    unknown: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 Action: TypeAlias = Protocol | Metadata | AddFile | RemoveFile | SkipFile

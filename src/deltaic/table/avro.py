@@ -13,8 +13,9 @@ import secrets
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from deltaic.errors import DecodeError, LimitError
 from deltaic.storage import Codec, compress, decompress
@@ -36,8 +37,7 @@ _NAMES = {"none": "null", "deflate": "deflate", "snappy": "snappy", "zstd": "zst
 _MAX_DEPTH = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(msgspec.Struct, frozen=True):
     """A container file: its schema and its records, unpacked and joined."""
 
     schema: Any

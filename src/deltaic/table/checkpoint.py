@@ -9,8 +9,9 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from deltaic.errors import CommitConflictError, DecodeError, InputError, NotFoundError
 from deltaic.storage import Store
@@ -30,8 +31,7 @@ _NAME = re.compile(r"([0-9]{20})\.checkpoint\.json")
 _PART = re.compile(r"([0-9]{20})\.checkpoint\.[^.]+\.[0-9]+\.json")
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(msgspec.Struct, frozen=True):
     """What `_last_checkpoint` says."""
 
     version: int
@@ -44,8 +44,7 @@ class Hint:
     checkpoint_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JsonCheckpoint:
+class JsonCheckpoint(msgspec.Struct, frozen=True):
     """The actions that a JSON checkpoint holds."""
 
     version: int

@@ -5,9 +5,9 @@ add action is made only for a file that somebody asks for. Texts stay in the man
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,8 +27,7 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TextColumn:
+class TextColumn(msgspec.Struct, frozen=True):
     """Texts that lie in some bytes: where each starts and how long it is, -1 for null."""
 
     data: bytes
@@ -58,14 +57,8 @@ class TextColumn:
 
     def distinct(self) -> tuple[list[bytes | None], NDArray[np.int64]]:
         """The different texts, and for each row which of them it is."""
-        numbers: dict[bytes | None, int] = {}
-        data = self.data
-        codes = np.empty(len(self.starts), np.int64)
-        pairs = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
-        for row, (start, length) in enumerate(pairs):
-            text = None if length < 0 else data[start : start + length]
-            codes[row] = numbers.setdefault(text, len(numbers))
-        return list(numbers), codes
+        codes, firsts = kernel.number_texts(self.data, self.starts, self.lengths)
+        return [self.octets(row) for row in firsts.tolist()], codes
 
     def compared(self, needle: bytes) -> NDArray[np.int8]:
         """How each text sorts beside a needle: see `kernels.manifest.compare_texts`."""

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from msgspec.structs import replace as changed
+
 from deltaic.errors import (
     CommitConflictError,
     CommitUnknownError,
@@ -30,10 +32,11 @@ from deltaic.errors import (
     StorageError,
 )
 from deltaic.storage import Store
-from deltaic.table.actions import Action, Protocol, write_actions
+from deltaic.table.actions import Action, write_actions
+from deltaic.table.changes import Changes, Isolation
 from deltaic.table.checkpoint import AVRO_FORMAT, Hint, JsonCheckpoint, write_checkpoint, write_hint
 from deltaic.table.compaction import NewState, build_state
-from deltaic.table.conflict import Changes, Isolation, check, composed
+from deltaic.table.conflict import check, composed
 from deltaic.table.log import Log
 from deltaic.table.manifest import manifest_exists, write_manifest
 from deltaic.table.protocol import (
@@ -198,8 +201,8 @@ class Committer:
         actions: list[Action] = [] if changes.protocol is None else [changes.protocol]
         if own or of_this or changes.touches_metadata:
             of_this[OPERATION_KEY] = changes.operation
-            kept = replace(snapshot.metadata, configuration=lasting(snapshot.metadata.configuration))
-            actions.append(composed(kept, replace(changes, configuration={**own, **of_this})))
+            kept = changed(snapshot.metadata, configuration=lasting(snapshot.metadata.configuration))
+            actions.append(composed(kept, changed(changes, configuration={**own, **of_this})))
         return [*actions, *changes.removes, *adds, *changes.skips]
 
     def _bytes(self, snapshot: Snapshot, actions: list[Action], token: str) -> bytes:
@@ -272,7 +275,7 @@ class Committer:
             if winner is None:
                 break
             isolation = Isolation.SNAPSHOT if terms.replan else terms.isolation
-            checked = replace(changes, removes=(), adds=changes.adds) if terms.replan else changes
+            checked = changed(changes, removes=(), adds=changes.adds) if terms.replan else changes
             check(checked, seen, winner, isolation=isolation, settings=self.settings, where=self.log.url)
             seen = seen.advance(winner)
         if seen.version == snapshot.version:
@@ -412,14 +415,3 @@ def on_state(snapshot: Snapshot, made: NewState) -> Snapshot:
     parts = tuple(Part(info, key) for info, key in zip(state.manifests, state.manifest_keys(), strict=True))
     hidden = frozenset(state.tombstones)
     return replace(snapshot, base=parts, state=state, tail={}, hidden=hidden, schemas=state.schemas)
-
-
-def first_protocol(settings: Settings, version: int | None) -> Protocol:
-    """The protocol of a new table."""
-    number = version if version is not None else (3 if settings.state_format == "json" else 4)
-    if not 1 <= number <= 4:
-        raise InputError(f"there is no protocol {number}")
-    if settings.literal and number == 4:
-        features = ("avroState", "schemaDeduplication")
-        return Protocol(4, 4, features, features)
-    return Protocol(number, number)

@@ -11,9 +11,10 @@ and without one there would be two entries.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from deltaic.table.actions import AddFile
 from deltaic.table.columns import FileColumns

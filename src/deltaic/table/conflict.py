@@ -14,63 +14,17 @@ Operations that are defined by the table's content at their turn (overwrite, dro
 planned again.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Final
+from msgspec.structs import replace
 
 from deltaic.errors import CommitConflictError
-from deltaic.table.actions import AddFile, Metadata, Protocol, RemoveFile, SkipFile
-from deltaic.table.predicate import Predicate
+from deltaic.table.actions import Metadata
+from deltaic.table.changes import Changes, Everything, Isolation
 from deltaic.table.protocol import check_writable, of_one_commit
 from deltaic.table.prune import may_contain_any
 from deltaic.table.settings import Settings
 from deltaic.table.snapshot import Snapshot
 from deltaic.table.values import columns_of
 from deltaic.table.versionfile import VersionFile
-
-
-class Isolation(StrEnum):
-    """How much a commit may be overtaken."""
-
-    SERIALIZABLE = "serializable"
-    """What was read must still be so."""
-    SNAPSHOT = "snapshot"
-    """Only what is written must not meet."""
-
-
-class Everything:
-    """The whole table was read."""
-
-    def __repr__(self) -> str:
-        return "EVERYTHING"
-
-
-EVERYTHING: Final = Everything()
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What one commit wants to change, and what it read to know that."""
-
-    operation: str
-    adds: tuple[AddFile, ...] = ()
-    removes: tuple[RemoveFile, ...] = ()
-    skips: tuple[SkipFile, ...] = ()
-    configuration: Mapping[str, str | None] = field(default_factory=dict)
-    """Keys to set, or to remove where the value is None."""
-    schema_string: str | None = None
-    partition_columns: tuple[str, ...] | None = None
-    name: str | None = None
-    description: str | None = None
-    protocol: Protocol | None = None
-    reads: Predicate | Everything | None = None
-
-    @property
-    def touches_metadata(self) -> bool:
-        """Whether a metaData action is needed for more than notes."""
-        changed = (self.schema_string, self.partition_columns, self.name, self.description)
-        return bool(self.configuration) or any(value is not None for value in changed)
 
 
 def check(

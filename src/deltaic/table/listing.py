@@ -1,8 +1,9 @@
 """What lies in a log's folder: version files, states, JSON checkpoints, manifests, by one listing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from deltaic.storage import ObjectInfo, Store
 from deltaic.table.checkpoint import checkpoint_number, part_number
@@ -11,8 +12,7 @@ from deltaic.table.state import AVRO_NAME, JSON_NAME, state_number
 from deltaic.table.versionfile import version_number
 
 
-@dataclass(frozen=True, slots=True)
-class LogListing:
+class LogListing(msgspec.Struct, frozen=True):
     """The files of a log by what they are, each with its size and time."""
 
     versions: Mapping[int, ObjectInfo]

@@ -11,7 +11,10 @@ nowhere, states of other writers, old versions) is decided from a listing:
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
+from msgspec.structs import replace as changed
 
 from deltaic.errors import DecodeError, NotFoundError
 from deltaic.storage import Store
@@ -36,8 +39,7 @@ class _Vanished(Exception):
     """A file of the listing is not there any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
+class _Base(msgspec.Struct, frozen=True):
     version: int
     state: State | None = None
     checkpoint: JsonCheckpoint | None = None
@@ -165,7 +167,7 @@ class Log:
     def _by_listing(self, version: int | None, *, replay: bool = False) -> Snapshot:
         listing = self.listing()
         if replay:
-            listing = replace(listing, states={})
+            listing = changed(listing, states={})
         latest = listing.latest
         if latest is None:
             raise NotFoundError(f"there is no table at {self.url.removesuffix('/' + FOLDER)}")

@@ -8,9 +8,9 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from deltaic.errors import InputError, NotFoundError
@@ -30,19 +30,17 @@ MAX_MANIFEST_BYTES: Final = 1 << 30
 CACHE_BYTES: Final = 256 << 20
 """What decoded manifests may take in memory, in all."""
 
-_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """The smallest and largest value of a partition column in a manifest; both None if all are null."""
 
     min: str | None = None
     max: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestInfo:
+class ManifestInfo(msgspec.Struct, frozen=True):
     """What a state says of a manifest."""
 
     path: str
@@ -55,13 +53,12 @@ class ManifestInfo:
     """-1: not computed."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewManifest:
+class NewManifest(msgspec.Struct, frozen=True):
     """A manifest that is to be written: its file, and how a state refers to it."""
 
     info: ManifestInfo
-    data: bytes = field(repr=False)
-    columns: FileColumns = field(repr=False)
+    data: bytes
+    columns: FileColumns
 
 
 def manifest_key(path: str, state_folder: str) -> str:

@@ -7,8 +7,9 @@ Nulls follow SQL: a comparison with null is neither true nor false, and only row
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
+
+import msgspec
 
 from deltaic.errors import InputError
 
@@ -31,8 +32,7 @@ class _Combining:
         return Not(self)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
-class Compare(_Combining):
+class Compare(_Combining, msgspec.Struct, frozen=True):
     """A column beside a value."""
 
     column: str
@@ -44,37 +44,32 @@ class Compare(_Combining):
             raise InputError(f"there is no comparison {self.operator!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class In(_Combining):
+class In(_Combining, msgspec.Struct, frozen=True):
     """A column that has one of some values."""
 
     column: str
     values: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull(_Combining):
+class IsNull(_Combining, msgspec.Struct, frozen=True):
     """A column that is null."""
 
     column: str
 
 
-@dataclass(frozen=True, slots=True)
-class And(_Combining):
+class And(_Combining, msgspec.Struct, frozen=True):
     """All of several predicates."""
 
     parts: tuple["Predicate", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Or(_Combining):
+class Or(_Combining, msgspec.Struct, frozen=True):
     """Any of several predicates."""
 
     parts: tuple["Predicate", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Not(_Combining):
+class Not(_Combining, msgspec.Struct, frozen=True):
     """What a predicate is not."""
 
     part: "Predicate"
@@ -83,8 +78,7 @@ class Not(_Combining):
 Predicate: TypeAlias = Union[Compare, In, IsNull, And, Or, Not]  # noqa: UP007 - the names stand in quotes above
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnName:
+class ColumnName(msgspec.Struct, frozen=True):
     """A column, to be compared with something."""
 
     name: str

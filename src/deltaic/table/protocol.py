@@ -5,6 +5,7 @@ from typing import Final
 
 from deltaic.errors import InputError
 from deltaic.table.actions import Metadata, Protocol
+from deltaic.table.settings import Settings
 
 SUPPORTED_VERSION: Final = 4
 READER_FEATURES: Final = frozenset(
@@ -82,3 +83,14 @@ def transactions_of(metadata: Metadata) -> dict[str, int]:
         if key.startswith(TRANSACTION_PREFIX) and value.isascii() and value.lstrip("-").isdigit():
             found[key.removeprefix(TRANSACTION_PREFIX)] = int(value)
     return found
+
+
+def first_protocol(settings: Settings, version: int | None) -> Protocol:
+    """The protocol of a new table."""
+    number = version if version is not None else (3 if settings.state_format == "json" else 4)
+    if not 1 <= number <= 4:
+        raise InputError(f"there is no protocol {number}")
+    if settings.literal and number == 4:
+        features = ("avroState", "schemaDeduplication")
+        return Protocol(4, 4, features, features)
+    return Protocol(number, number)

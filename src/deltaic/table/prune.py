@@ -8,9 +8,9 @@ it. Comparisons with NaN are never true (as in Arrow); files of ours that hold N
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,8 +30,7 @@ _CUT_LENGTH = 32
 _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-@dataclass(frozen=True, slots=True)
-class Explain:
+class Explain(msgspec.Struct, frozen=True):
     """What each step of pruning left out."""
 
     manifests: int
@@ -55,11 +54,10 @@ class Explain:
         )
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The files that may hold what is wanted."""
 
-    parts: tuple[tuple[FileColumns, Rows], ...] = field(repr=False)
+    parts: tuple[tuple[FileColumns, Rows], ...]
     explain: Explain
 
     def __len__(self) -> int:
@@ -281,8 +279,7 @@ class _Pruner:
         return _Side(less, equal, compared == kernel.GREATER, equal if whole else np.zeros(len(equal), bool), prefix)
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(msgspec.Struct, frozen=True):
     """How the bounds of files lie beside a value; all false where that is not known."""
 
     less: Mask

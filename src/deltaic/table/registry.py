@@ -9,8 +9,9 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from deltaic.errors import DecodeError
 from deltaic.table.actions import AddFile, Metadata

@@ -1,13 +1,15 @@
 """Putting a table right: adopting another family's, standing up after damage, a new log for what is left."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from deltaic.errors import CommitConflictError, DecodeError, InputError
 from deltaic.storage import Store
 from deltaic.table.actions import AddFile, RemoveFile, write_actions
+from deltaic.table.changes import Changes
 from deltaic.table.commit import Commit, Terms
-from deltaic.table.conflict import Changes
 from deltaic.table.log import FOLDER, Log
 from deltaic.table.protocol import FAMILY, FAMILY_KEY, OPERATION_KEY, check_writable, is_ours, lasting
 from deltaic.table.snapshot import Snapshot, is_absolute

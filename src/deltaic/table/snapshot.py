@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace as changed
 from numpy.typing import NDArray
 
 from deltaic.errors import DecodeError, NotFoundError
@@ -27,8 +29,7 @@ from deltaic.table.versionfile import VersionFile
 Rows: TypeAlias = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A list of files of the base: a manifest in the log, or columns that are here already."""
 
     info: ManifestInfo | None = None
@@ -63,7 +64,7 @@ class Snapshot:
             if isinstance(action, AddFile):
                 hidden.add(action.path)
                 tail.pop(action.path, None)
-                tail[action.path] = replace(
+                tail[action.path] = changed(
                     action, added_at_version=version_file.version, added_at_ms=created_ms or action.modified_ms
                 )
             elif isinstance(action, RemoveFile):

@@ -8,8 +8,10 @@ the version that it belongs to. A state without that mark was written by somebod
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from deltaic.errors import DecodeError, NotFoundError
 from deltaic.storage import Store
@@ -28,8 +30,7 @@ JSON_NAME: Final = "_manifest.json"
 _FOLDER = re.compile(r"state-v([0-9]{20})")
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """The content of a state manifest."""
 
     version: int
@@ -38,7 +39,7 @@ class State:
     total_bytes: int
     manifests: tuple[ManifestInfo, ...]
     tombstones: tuple[str, ...] = ()
-    schemas: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, str] = msgspec.field(default_factory=dict)
     protocol_version: int = 4
     metadata: Metadata | None = None
     format_version: int = 1

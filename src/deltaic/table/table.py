@@ -10,32 +10,34 @@ This is the table as far as files go: which belong to it, at which version, with
 
 import random as random_module
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from deltaic.errors import CommitConflictError, InputError, NotFoundError
 from deltaic.storage import Store, open_store
-from deltaic.table import history as past
-from deltaic.table import repair as repairing
-from deltaic.table import retention
 from deltaic.table.actions import AddFile, Metadata, Protocol, RemoveFile, SkipFile, write_actions
-from deltaic.table.commit import Commit, Committer, Terms, first_protocol
-from deltaic.table.conflict import EVERYTHING, Changes, Everything, Isolation
+from deltaic.table.changes import EVERYTHING, Changes, Everything, Isolation
 from deltaic.table.log import Log
 from deltaic.table.manifest import CACHE, ManifestCache
-from deltaic.table.partitions import partition_folder, partition_texts
 from deltaic.table.predicate import Predicate
-from deltaic.table.protocol import FAMILY, FAMILY_KEY, TAG_PREFIX, check_writable
+from deltaic.table.protocol import FAMILY, FAMILY_KEY, TAG_PREFIX, check_writable, first_protocol
 from deltaic.table.prune import Plan, only_partitions, plan
 from deltaic.table.settings import FORM_KEY, Settings
 from deltaic.table.snapshot import Snapshot, is_absolute
 from deltaic.table.values import columns_of, schema_text
-from deltaic.table.verify import Verification, verify_table
 from deltaic.table.versionfile import pack_text, version_name
+
+# What commits and cleans is imported where it is used: opening and planning do without it, and many only do that.
+if TYPE_CHECKING:
+    from deltaic.table.commit import Commit, Committer
+    from deltaic.table.history import Entry, FileChanges
+    from deltaic.table.repair import Repair
+    from deltaic.table.retention import Purge, Truncation
+    from deltaic.table.verify import Verification
 
 _COOLDOWN_MS = 24 * 3_600_000
 
@@ -119,7 +121,7 @@ class Table:
         if chosen.literal:
             carried[FORM_KEY] = chosen.form
         metadata = Metadata(
-            id=str(uuid.UUID(int=table._random.getrandbits(128), version=4)),
+            id=table._new_identity(),
             schema_string=text,
             partition_columns=tuple(partition_by),
             configuration=carried,
@@ -179,7 +181,9 @@ class Table:
                 raise NotFoundError(f"there is no tag {tag!r}; there are {', '.join(sorted(tags)) or 'none'}")
             version = tags[tag]
         if timestamp is not None:
-            version = past.version_at(self.log, _timestamp_ms(timestamp))
+            from deltaic.table.history import version_at
+
+            version = version_at(self.log, _timestamp_ms(timestamp))
         return self.snapshot() if version is None else self.log.snapshot(version)
 
     def plan(self, predicate: Predicate | None = None, *, snapshot: Snapshot | None = None) -> Plan:
@@ -203,20 +207,22 @@ class Table:
 
     def new_path(self, partition: Mapping[str, Any] | None = None) -> tuple[str, dict[str, str | None]]:
         """A fresh path for a file of some partition values, and their texts for its add action."""
+        from deltaic.table.partitions import partition_folder, partition_texts
+
         snapshot = self._last or self.snapshot()
         columns = snapshot.metadata.partition_columns
         values = partition_texts(partition or {}, columns, snapshot.types)
-        identity = uuid.UUID(int=self._random.getrandbits(128), version=4)
+        identity = self._new_identity()
         name = f"splits/split-{identity}.split" if self.settings.literal else f"part-{identity}.split"
         folder = partition_folder(values, columns)
         return (f"{folder}/{name}" if folder else name), values
 
-    def append(self, files: Iterable[AddFile], **terms: Any) -> Commit:
+    def append(self, files: Iterable[AddFile], **terms: Any) -> "Commit":
         """Add files. Never in conflict with other appends."""
         adds = tuple(files)
         return self.commit(lambda _: Changes("append", adds=adds), **terms)
 
-    def overwrite(self, files: Iterable[AddFile], *, where: Predicate | None = None, **terms: Any) -> Commit:
+    def overwrite(self, files: Iterable[AddFile], *, where: Predicate | None = None, **terms: Any) -> "Commit":
         """Put files in the place of all, or of those of some partitions, as they are when this commit's turn comes."""
         adds = tuple(files)
 
@@ -225,7 +231,7 @@ class Table:
 
         return self.commit(planned, replan=True, **terms)
 
-    def drop_partitions(self, where: Predicate, **terms: Any) -> Commit:
+    def drop_partitions(self, where: Predicate, **terms: Any) -> "Commit":
         """Remove the files of some partitions, as they are when this commit's turn comes."""
 
         def planned(snapshot: Snapshot) -> Changes:
@@ -240,7 +246,7 @@ class Table:
         reads: Predicate | Everything | None = None,
         data_change: bool = True,
         **terms: Any,
-    ) -> Commit:
+    ) -> "Commit":
         """Remove files by path; `reads` is what was read to know that they may go."""
         return self.rewrite(paths, (), reads=reads, data_change=data_change, operation="remove", **terms)
 
@@ -253,7 +259,7 @@ class Table:
         data_change: bool = True,
         operation: str = "rewrite",
         **terms: Any,
-    ) -> Commit:
+    ) -> "Commit":
         """Put files in the place of others: updates and deletes of rows.
 
         Args:
@@ -271,12 +277,12 @@ class Table:
 
         return self.commit(planned, **terms)
 
-    def merge(self, removed: Iterable[str], added: Iterable[AddFile], **terms: Any) -> Commit:
+    def merge(self, removed: Iterable[str], added: Iterable[AddFile], **terms: Any) -> "Commit":
         """Put the same rows into other files: no change of data, in conflict only with what touches those files."""
         adds = tuple(replace(add, data_change=False) for add in added)
         return self.rewrite(removed, adds, data_change=False, operation="merge", merge=True, **terms)
 
-    def configure(self, changes: Mapping[str, str | None], **terms: Any) -> Commit:
+    def configure(self, changes: Mapping[str, str | None], **terms: Any) -> "Commit":
         """Set keys of the configuration, or remove those whose value is None. Other keys compose."""
         return self.commit(lambda _: Changes("configure", configuration=dict(changes)), **terms)
 
@@ -288,7 +294,7 @@ class Table:
         name: str | None = None,
         description: str | None = None,
         **terms: Any,
-    ) -> Commit:
+    ) -> "Commit":
         """Give the table another schema, partition columns, name or description."""
         if schema is not None:
             columns_of(schema)
@@ -298,7 +304,7 @@ class Table:
         )
         return self.commit(lambda _: wanted, **terms)
 
-    def tag(self, name: str, version: int | None = None, **terms: Any) -> Commit:
+    def tag(self, name: str, version: int | None = None, **terms: Any) -> "Commit":
         """Name a version; it stays readable as long as the tag does."""
         if not name or not name.isprintable():
             raise InputError(f"{name!r} cannot be a tag")
@@ -306,7 +312,7 @@ class Table:
         change = {TAG_PREFIX + name: str(found.version)}
         return self.commit(lambda _: Changes("tag", configuration=change), **terms)
 
-    def untag(self, name: str, **terms: Any) -> Commit:
+    def untag(self, name: str, **terms: Any) -> "Commit":
         """Take a tag away."""
         if name not in self.snapshot().tags:
             raise NotFoundError(f"there is no tag {name!r}")
@@ -320,7 +326,7 @@ class Table:
         operation: str = "merge",
         retry_after_ms: int | None = None,
         **terms: Any,
-    ) -> Commit:
+    ) -> "Commit":
         """Leave files out of an operation for a while; they stay live and readable."""
         now, wanted = self._now_ms(), tuple(paths)
         if self.snapshot().protocol.min_writer_version < 2:
@@ -364,7 +370,7 @@ class Table:
         timestamp: datetime | str | None = None,
         tag: str | None = None,
         **terms: Any,
-    ) -> Commit:
+    ) -> "Commit":
         """Make the table what it was: a new version with the files and schema of an old one."""
         old = self.at(version=version, timestamp=timestamp, tag=tag)
         wanted = {add.path: add for add in old.files()}
@@ -397,30 +403,36 @@ class Table:
         transaction: tuple[str, int] | None = None,
         replan: bool = False,
         merge: bool = False,
-    ) -> Commit:
+    ) -> "Commit":
         """Commit changes, planned against a snapshot: the one they were read from, or the newest.
 
         Raises:
             CommitConflictError: nothing was written.
             CommitUnknownError: the store does not answer; the commit may have landed.
         """
+        from deltaic.table.commit import Terms
+
         plan = changes if callable(changes) else (lambda _: changes)
         terms = Terms(Isolation(isolation), replan, note, dict(user or {}), transaction, merge)
         done, after = self.committer().commit(snapshot or self.snapshot(), plan, terms)
         self._last = after
         return done
 
-    def committer(self) -> Committer:
+    def committer(self) -> "Committer":
         """What makes this table's commits."""
+        from deltaic.table.commit import Committer
+
         settings = self.settings
         return Committer(self.log, self.store, settings, self._clock, self._sleep, self._random)
 
-    def checkpoint(self, *, format: str | None = None) -> Commit:
+    def checkpoint(self, *, format: str | None = None) -> "Commit":
         """Write a full state, or by `format="json"` a JSON checkpoint, of the newest version.
 
         A table of an older protocol becomes one of protocol 4 by an Avro checkpoint, and of protocol 3 again by a JSON
         one: each takes a commit of its own.
         """
+        from deltaic.table.commit import Commit
+
         snapshot = self.snapshot()
         check_writable(snapshot.protocol, self.log.url)
         wanted = format or ("json" if self.settings.state_format == "json" else "avro")
@@ -439,17 +451,23 @@ class Table:
         kind, self._last = committer.replace_state(snapshot)
         return Commit(snapshot.version, "checkpoint", state_kind=kind)
 
-    def history(self, *, limit: int | None = None) -> Iterator[past.Entry]:
+    def history(self, *, limit: int | None = None) -> "Iterator[Entry]":
         """The versions, newest first."""
-        return past.history(self.log, limit=limit)
+        from deltaic.table.history import history
 
-    def changes(self, from_version: int, to_version: int | None = None) -> Iterator[past.FileChanges]:
+        return history(self.log, limit=limit)
+
+    def changes(self, from_version: int, to_version: int | None = None) -> "Iterator[FileChanges]":
         """The files that each version after one added and removed."""
-        return past.changes(self.log, from_version, self.version if to_version is None else to_version)
+        from deltaic.table.history import changes
+
+        return changes(self.log, from_version, self.version if to_version is None else to_version)
 
     def versions(self) -> tuple[int, ...]:
         """The versions that can be read."""
-        return retention.readable_versions(self.log)
+        from deltaic.table.retention import readable_versions
+
+        return readable_versions(self.log)
 
     def purge(
         self,
@@ -458,9 +476,11 @@ class Table:
         log_retention_hours: float | None = None,
         dry_run: bool = True,
         limit: int = 1_000_000,
-    ) -> retention.Purge:
+    ) -> "Purge":
         """Delete what no version in the window needs; only tells what, unless `dry_run=False`."""
-        return retention.purge(
+        from deltaic.table.retention import purge
+
+        return purge(
             self.store,
             self.log,
             self.committer(),
@@ -471,30 +491,40 @@ class Table:
             limit=limit,
         )
 
-    def truncate(self, *, dry_run: bool = True) -> retention.Truncation:
+    def truncate(self, *, dry_run: bool = True) -> "Truncation":
         """Forget all versions but the newest and the tagged ones; only tells which, unless `dry_run=False`."""
-        found = retention.truncate(self.log, self.committer(), dry_run=dry_run)
+        from deltaic.table.retention import truncate
+
+        found = truncate(self.log, self.committer(), dry_run=dry_run)
         self._last = None
         return found
 
-    def adopt(self) -> Commit:
+    def adopt(self) -> "Commit":
         """Make another family's table one of ours; see `repair.adopt`."""
-        done = repairing.adopt(self)
+        from deltaic.table.repair import adopt
+
+        done = adopt(self)
         self._last = None
         return done
 
-    def repair(self, *, drop_missing: bool = False, dry_run: bool = True) -> repairing.Repair:
+    def repair(self, *, drop_missing: bool = False, dry_run: bool = True) -> "Repair":
         """Put the table right after damage; only tells what, unless `dry_run=False`."""
-        return repairing.repair(self, drop_missing=drop_missing, dry_run=dry_run)
+        from deltaic.table.repair import repair
 
-    def repair_to(self, target: str | PathLike[str] | Store) -> repairing.Repair:
+        return repair(self, drop_missing=drop_missing, dry_run=dry_run)
+
+    def repair_to(self, target: str | PathLike[str] | Store) -> "Repair":
         """Write a new log elsewhere of the files that are there."""
-        return repairing.repair_to(self, _store(target, None))
+        from deltaic.table.repair import repair_to
+
+        return repair_to(self, _store(target, None))
 
     def verify(
         self, *, files: bool = True, bounds: Callable[[AddFile], Mapping[str, tuple[Any, Any]]] | None = None
-    ) -> Verification:
+    ) -> "Verification":
         """Look whether the log is dense, its states are true, files are there and have their sizes."""
+        from deltaic.table.verify import verify_table
+
         return verify_table(self.store, self.log, self.settings, files=files, bounds=bounds)
 
     def _removals(
@@ -523,6 +553,11 @@ class Table:
                 store.head(key)
             except NotFoundError as error:
                 raise NotFoundError(f"{add.path} of that version is gone: it cannot be restored") from error
+
+    def _new_identity(self) -> str:
+        import uuid
+
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

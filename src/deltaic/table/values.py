@@ -9,10 +9,10 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
-from zoneinfo import ZoneInfo
+
+import msgspec
 
 from deltaic.errors import InputError, SchemaError
 
@@ -28,8 +28,7 @@ _MICROSECONDS_PER_DAY: Final = 86_400_000_000
 _MOST_DAYS: Final = 100_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of a table's schema."""
 
     name: str
@@ -162,6 +161,8 @@ def micros_of(value: datetime.datetime, *, zone: str | None, plain_is_utc: bool)
         if plain_is_utc:
             value = value.replace(tzinfo=datetime.UTC)
         elif zone is not None:
+            from zoneinfo import ZoneInfo
+
             value = value.replace(tzinfo=ZoneInfo(zone))
         else:
             return None

@@ -229,3 +229,15 @@ def test_an_ordinal_that_comes_back_with_another_record_is_not_taken_for_the_old
     assert producer.state is not None
     assert content(producer.state) == content_of([movie(5), movie(6, "changed"), movie(7)])
     assert len(producer.state["String"]) == len({"movie 5", "changed", "movie 7", *names(producer)})
+
+
+def test_a_keyed_set_that_is_added_again_after_a_restart_is_the_one_that_is_there(tmp_path):
+    model = Model.parse("String { string value; } SetOfString Set<String> @HashKey(value); "
+                        "Film @PrimaryKey(id) { int id; SetOfString tags; }")  # fmt: skip
+    with Producer(str(tmp_path), model) as producer:
+        producer.publish([{"id": 0, "tags": ["a", "ä", "c"]}], type_name="Film")
+    with Producer(str(tmp_path), model) as producer:
+        for number in (1, 2):
+            with producer.incremental() as changes:
+                changes.add_or_modify({"id": number, "tags": ["a", "ä", "c"]}, "Film")
+        assert len(producer.state["SetOfString"]) == 1

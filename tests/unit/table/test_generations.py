@@ -385,7 +385,7 @@ def test_the_literal_form_round_trips(tmp_path, settings):
     path, values = table.new_path({"day": "2024-01-01"})
     assert path.startswith("day=2024-01-01/splits/split-") and path.endswith(".split")
     rich = make_file(path, tags={"k": "v"}, companion_delta_version=3, doc_mapping_json=foreign.MAPPING, num_records=4)
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     table.append([replace(rich, partition_values=values)])
     table.append([replace(make_file("splits/split-b.split"), partition_values={"day": None})])

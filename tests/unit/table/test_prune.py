@@ -199,7 +199,7 @@ def test_partition_values_decide_exactly_and_nulls_match_only_is_null():
 
 
 def _in_month(month):
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(make_file(f"m{month}"), partition_values={"month": month})
 
@@ -254,7 +254,7 @@ def test_our_own_bounds_are_typed_and_nulls_do_not_hide_values():
 
 def test_explain_counts_what_each_step_left_out():
     table = make_table(partition_by=("month",), columns=TYPES)
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     for month in ("1", "2"):
         files = [

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace as changed
 
 from deltaic.errors import CommitConflictError, DecodeError, InputError, NotFoundError
 from deltaic.storage import open_store
@@ -394,7 +395,7 @@ def test_every_partition_value_round_trips_and_its_folder_is_safe(value):
 def test_partition_values_of_all_kinds_come_back_from_the_log():
     table = make_table(partition_by=("name",))
     values = [*EVERY_VALUE, None, *(chr(0x100 + 37 * number) for number in range(300))]
-    adds = [replace(make_file(f"f{number}"), partition_values={"name": value}) for number, value in enumerate(values)]
+    adds = [changed(make_file(f"f{number}"), partition_values={"name": value}) for number, value in enumerate(values)]
     table.append(adds)
     table.checkpoint()
     found = {file.path: file.partition_values["name"] for file in reopened(table).files()}

@@ -24,7 +24,7 @@ _MASK = (1 << 64) - 1
 
 def decode_entries(data: bytes, count: int, program: bytes) -> tuple[NDArray[np.int64], list[tuple[object, ...]]]:
     """Where each record starts (and the last ends), and a tuple of arrays for each field."""
-    if not 0 <= count <= len(data):
+    if not 0 <= count <= len(data) or count * len(program) > len(data):
         raise ValueError("BadLength", 0)
     reader = _Reader(data)
     starts = [0]
@@ -53,6 +53,22 @@ def hash_texts(data: bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64
             value = (value ^ byte) * _FNV_PRIME & _MASK
         found[row] = value
     return found
+
+
+def number_texts(
+    data: bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each text the number of its kind, in the order they first come, and the row of each kind's first one."""
+    numbers: dict[bytes | None, int] = {}
+    codes = np.empty(len(starts), np.int64)
+    firsts: list[int] = []
+    for row, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
+        text = None if length < 0 else data[start : start + length]
+        if text not in numbers:
+            numbers[text] = len(firsts)
+            firsts.append(row)
+        codes[row] = numbers[text]
+    return codes, np.array(firsts, np.int64)
 
 
 def compare_texts(
@@ -119,9 +135,9 @@ class _Reader:
             byte = self.data[position]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                self.position = position + 1
                 if value >> 64:
                     break
+                self.position = position + 1
                 return (value >> 1) ^ -(value & 1)
             shift += 7
         raise ValueError("BadVarint", self.position)
