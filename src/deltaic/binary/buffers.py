@@ -1,9 +1,9 @@
 """Memory for packed arrays: one place that takes it, and takes it again.
 
 Memory that was never touched costs several times the copy into it, so a large buffer whose last user let go is kept
-for the next state: up to two thirds of what is in use, and at most `RECYCLED_LIMIT_BYTES`. Buffers that nobody took
-again for long go first: a type that grew needs larger ones. Every array has `SLACK` zero bytes after its used part,
-because kernels load 8 bytes at any element.
+for the next state: as much as is in use, up to `RECYCLED_LIMIT_BYTES`. Buffers that nobody took again for long go
+first: a type that grew needs larger ones. Every array has `SLACK` zero bytes after its used part, because kernels load
+8 bytes at any element.
 """
 
 import os
@@ -26,7 +26,7 @@ RECYCLED_LIMIT_BYTES = 256 << 20
 """How much memory without a user is kept for the next state, at most."""
 
 RECYCLED_FLOOR_BYTES = 32 << 20
-"""How much of it is kept even if little is in use."""
+"""How much of it is kept even if less than that is in use."""
 
 _SMALLEST_BYTES = 256 << 10
 _STEP_BYTES = 64 << 10
@@ -93,7 +93,7 @@ class Recycler:
             self._lent_bytes -= memory.nbytes
             self._kept.append(memory)
         total = sum(memory.nbytes for memory in self._kept)
-        limit = min(self.limit_bytes, max(self._lent_bytes * 2 // 3, RECYCLED_FLOOR_BYTES))
+        limit = min(self.limit_bytes, max(self._lent_bytes, RECYCLED_FLOOR_BYTES))
         while total > limit:
             total -= self._kept.pop(0).nbytes
 
