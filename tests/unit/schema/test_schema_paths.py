@@ -43,7 +43,7 @@ SCHEMAS = parse_schemas(
     ],
 )
 def test_a_path_is_expanded_to_the_value_it_stands_for(path, expanded, field_type):
-    # Hollow 7.14.23 expands each of these the same (PrimaryKey.getCompleteFieldPathParts).
+    # Most of these were run through Hollow 7.14.23 (PrimaryKey.getCompleteFieldPathParts); the rest follow its rule.
     resolved = resolve_path(SCHEMAS, "Movie", path)
     assert (str(resolved), resolved.field_type) == (expanded, field_type)
     assert len(resolved.steps) == expanded.count(".") + 1
