@@ -52,15 +52,15 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         choose = random.Random(1)
-        count = len(self._consumer["Movie"].populated)
+        count = len(self._consumer["Movie"].view.populated)
         while not self._stopped.is_set():
             ordinal = choose.randrange(count)
-            if ordinal not in self._consumer["Movie"].populated:
+            if ordinal not in self._consumer["Movie"].view.populated:
                 continue
             before = self._visible.refreshing
             started = time.perf_counter_ns()
             # Ghosts of the version before can be read too: a refresh in between does no harm.
-            self._consumer["Movie"][ordinal].title  # noqa: B018 - the reading is what is timed
+            self._consumer["Movie"].view[ordinal].title  # noqa: B018 - the reading is what is timed
             self.times[before or self._visible.refreshing].append(time.perf_counter_ns() - started)
             # A service has other things to do as well, and the other core belongs to the refresh.
             time.sleep(0.0005)

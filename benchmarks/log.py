@@ -1,16 +1,20 @@
 """Opening, planning and committing tables of many files, beside deltalake and pyiceberg on the same file lists.
 
-    python benchmarks/log.py [--files 1000,10000,70000,200000] [--rounds 5]
+    python benchmarks/log.py [--files 1000,10000,70000,200000] [--rounds 5] [--commits-only]
 
 Cold is a new process: imports, opening, planning, from the first line of a script on. Warm is the second time in one
 process, on a table opened anew. `plan all` lists every path, `plan some` those of one day in thirty with a range of
 ids. Figures are medians of wall time in milliseconds, the systems in turns so that a busy machine slows all alike;
 CPU time of the process stands in brackets. A system that is not installed is left out, with a word.
+
+A last table has deltaic's commits by the number of files, on the disk and in memory: wall time, syncs, processor, store
+calls and bytes; commits that compact stand apart (`_log_commits.py`).
 """
 
 import argparse
 import importlib.util
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -21,6 +25,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import _log_commits
 
 ROWS_PER_FILE = 1000
 DAYS = 30
@@ -89,6 +95,13 @@ class Deltaic:
             started = time.perf_counter()
             done = table.append([add])
             yield time.perf_counter() - started, str(done.state_kind)
+
+    @staticmethod
+    def costs(folder: Path, count: int) -> dict[str, Any]:
+        from msgspec.structs import replace
+
+        pattern = Deltaic.entry(_new_file(count, 0))
+        return _log_commits.measure(folder, lambda path, values: replace(pattern, path=path, partition_values=values))
 
 
 class Deltalake:
@@ -256,6 +269,9 @@ def in_child(system: Any, folder: Path, count: int, task: str) -> dict[str, Any]
 def child(task: str, name: str, folder: Path, count: int) -> None:
     """What the child does; imports of the system count as cold."""
     system = next(one for one in SYSTEMS if one.name == name)
+    if task == "costs":
+        print(json.dumps(system.costs(folder, count)))
+        return
     if task == "commit":
         times = list(system.commits(folder, count))
         print(json.dumps({"times": times}))
@@ -281,8 +297,9 @@ def _cpu() -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", default="1000,10000,70000")
+    parser.add_argument("--files", default="1000,10000,70000,200000")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--commits-only", action="store_true", help="leave the other systems and planning out")
     parser.add_argument("--child", nargs=4, metavar=("TASK", "SYSTEM", "FOLDER", "FILES"))
     given = parser.parse_args()
     if given.child:
@@ -295,9 +312,20 @@ def main() -> int:
             print(f"{system.name} is not installed: left out (pip install {system.needs})")
         else:
             systems.append(system)
-    for count in map(int, given.files.split(",")):
+    counts = [int(count) for count in given.files.split(",")]
+    for count in counts if not given.commits_only else ():
         with tempfile.TemporaryDirectory() as parent:
             compare(Path(parent), systems, count, given.rounds)
+    costs = {}
+    for place, parent in (("disk", None), ("memory", "/dev/shm")):
+        if parent is not None and not os.access(parent, os.W_OK):
+            print(f"{parent} is not there: commits are measured on the disk alone")
+            continue
+        for count in counts:
+            with tempfile.TemporaryDirectory(dir=parent) as folder:
+                Deltaic.make(Path(folder), count)
+                costs[count, place] = in_child(Deltaic, Path(folder), count, "costs")
+    _log_commits.show(counts, costs)
     return 0
 
 

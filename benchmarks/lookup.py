@@ -11,6 +11,7 @@ import gc
 import importlib.util
 import json
 import random
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -53,6 +54,8 @@ ROWS = [
     Row("index[key], cold", None, Aim(at_most=250)),
     Row("table[key].title, hot", None, Aim(at_most=600)),
     Row("table[key].title, cold", None, Aim(at_most=900)),
+    Row("consumer[type][key].title, hot"),
+    Row("consumer[type][key].title, cold"),
     Row("hash find(actor)"),
     Row("hash find_many, per match", "hash find and iterate, per match", Aim(faster=4), 35.0),
     Row("prefix find"),
@@ -98,6 +101,7 @@ def measure_indexes(folder: Path, last: int, rounds: int) -> None:
     for version in range(last):
         states.append(states[-1].apply(folder / f"delta-{version}-{version + 1}"))
     watch = Stopwatch()
+    consumer = _consumer(folder)
     for number in range(rounds + 1):
         # The first round only warms up.
         here = watch if number else Stopwatch()
@@ -109,11 +113,23 @@ def measure_indexes(folder: Path, last: int, rounds: int) -> None:
             what = f"{name} index update, mean of ten deltas"
             here.measure(what, last, lambda index=made[name]: _walk(index, states[1:]))  # type: ignore[misc]
         _batches(here, made, states, number)
-        _singles(here, made, indexes.Lookup(states[0]), number)
+        _singles(here, made, indexes.Lookup(states[0]), consumer, number)
     for name in ("key", "hash by actor", "prefix"):
         watch.bytes(f"{name} index memory", made[name].nbytes)
     watch.bytes("state and key index memory", states[0].nbytes + made["key"].nbytes)
     watch.print()
+
+
+def _consumer(folder: Path) -> Any:
+    """A consumer at the first version, as a service has one."""
+    from deltaic.consumer import Consumer
+
+    with tempfile.TemporaryDirectory() as scratch:
+        shutil.copyfile(folder / "snapshot-0", Path(scratch) / "snapshot-0")
+        (Path(scratch) / "announced.version").write_text("0")
+        consumer = Consumer(scratch, share=False)
+        consumer.refresh()
+    return consumer
 
 
 def _walk(index: Any, states: list[Any]) -> None:
@@ -143,7 +159,7 @@ def _batches(watch: Stopwatch, made: dict[str, Any], states: list[Any], seed: in
     watch.measure("hash find_many, per match", matches, lambda: made["hash by actor"].find_many(actors))
 
 
-def _singles(watch: Stopwatch, made: dict[str, Any], lookup: Any, seed: int) -> None:
+def _singles(watch: Stopwatch, made: dict[str, Any], lookup: Any, consumer: Any, seed: int) -> None:
     count = len(lookup.state["Movie"])
     choose = random.Random(seed)
     index, table = made["key"], lookup["Movie"]
@@ -154,6 +170,8 @@ def _singles(watch: Stopwatch, made: dict[str, Any], lookup: Any, seed: int) -> 
         for what, look in (("index.ordinal(key)", _ordinals), ("index[key]", _records)):
             _book(watch, f"{what}, {heat}", lambda look=look, keys=keys: look(index, keys), bare)  # type: ignore[misc]
         _book(watch, f"table[key].title, {heat}", lambda keys=keys: _titles(table, keys), bare)  # type: ignore[misc]
+        what = f"consumer[type][key].title, {heat}"
+        _book(watch, what, lambda keys=keys: _consumed_titles(consumer, keys), bare)  # type: ignore[misc]
     actors = [choose.randrange(len(lookup.state["Actor"])) for _ in range(20_000)]
     watch.measure("hash find(actor)", len(actors), lambda: [made["hash by actor"].find(actor) for actor in actors])
     words = ("amber river 1", "silver storm 77", "glass echo 5", "salt")
@@ -192,6 +210,11 @@ def _records(index: Any, keys: list[int]) -> None:
 def _titles(table: Any, keys: list[int]) -> None:
     for key in keys:
         table[key].title  # noqa: B018 - the reading is what is timed
+
+
+def _consumed_titles(consumer: Any, keys: list[int]) -> None:
+    for key in keys:
+        consumer["Movie"][key].title  # noqa: B018 - the reading is what is timed
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deltaic.dataset.dataset import open_dataset as open
     from deltaic.errors import DeltaicError
     from deltaic.limits import Limits
+    from deltaic.producer.append import SchemaAppend
     from deltaic.producer.producer import Producer
     from deltaic.schema.annotations import (
         Boxed,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         Int8,
         Int16,
         Int32,
+        RenamedFrom,
         Shards,
         Transient,
         TypeName,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from deltaic.state.filter import Filter
     from deltaic.state.read import ReadState
     from deltaic.state.write import WriteState
+    from deltaic.table.rows.table import Table
 
 # Where each public name lives.
 _HOMES = {
@@ -80,8 +83,11 @@ _HOMES = {
     "Producer": "deltaic.producer.producer",
     "ReadState": "deltaic.state.read",
     "RefreshListener": "deltaic.consumer.listener",
+    "RenamedFrom": "deltaic.schema.annotations",
+    "SchemaAppend": "deltaic.producer.append",
     "SchemaSet": "deltaic.schema.schemas",
     "Shards": "deltaic.schema.annotations",
+    "Table": "deltaic.table.rows.table",
     "Transient": "deltaic.schema.annotations",
     "TypeName": "deltaic.schema.annotations",
     "UInt8": "deltaic.schema.annotations",
@@ -119,8 +125,11 @@ __all__ = [
     "Producer",
     "ReadState",
     "RefreshListener",
+    "RenamedFrom",
+    "SchemaAppend",
     "SchemaSet",
     "Shards",
+    "Table",
     "Transient",
     "TypeName",
     "UInt8",

@@ -7,6 +7,7 @@
     │   ├── ChecksumError             the bytes are not those that were written
     │   └── LimitError                the bytes ask for more than `deltaic.limits` allows
     ├── NotFoundError(LookupError)    no such dataset, type, field, version
+    │   └── MissingKeyError(KeyError)   no record with the key that `[key]` asked for; has type_name, key
     ├── ChainError                    no way from one version to another
     ├── ValidationError               a validator refused the state
     ├── StorageError(OSError)         the store failed; nothing is known to have changed
@@ -58,6 +59,17 @@ class LimitError(DecodeError):
 
 class NotFoundError(DeltaicError, LookupError):
     """There is no such dataset, type, field or version."""
+
+
+class MissingKeyError(NotFoundError, KeyError):
+    """No record of a type has the key that was asked for."""
+
+    def __init__(self, type_name: str, key: object) -> None:
+        super().__init__(type_name, key)
+        self.type_name, self.key = type_name, key
+
+    def __str__(self) -> str:
+        return f"there is no {self.type_name} with the key {self.key!r}"
 
 
 class ChainError(DeltaicError):

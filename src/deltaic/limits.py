@@ -28,6 +28,8 @@ class Limits:
     max_schema_bytes: int = 16 << 20
     max_hole_bytes: int = 32 << 20
     """Memory that a delta may ask for ordinals without a record, beyond eight times the data that are there."""
+    max_append_bytes: int = 4 << 30
+    """An appended section, without compression."""
     max_state_bytes: int | None = None
     """Memory that one state may take; None is without limit. A refresh holds the old state and what changes of the new
     one, so that its peak is at most twice this. Refused before the memory is taken."""

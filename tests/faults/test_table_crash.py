@@ -240,18 +240,42 @@ def test_a_state_that_could_not_be_written_is_told_and_made_up_for(folder):
     assert paths(opened(inner).snapshot()) == ["a", "b", "c", "d", "e"]
 
 
-def test_no_commit_is_acknowledged_under_a_number_that_a_truncation_set_free():
+class Meanwhile:
+    """A store that lets something happen right before its first version file is put."""
+
+    def __init__(self, store, happens, state=None):
+        self._store, self._state = store, [happens] if state is None else state
+
+    def child(self, name):
+        return Meanwhile(self._store.child(name), None, self._state)
+
+    def put_if_absent(self, key, data):
+        if key.endswith(".json") and self._state:
+            self._state.pop()()
+        return self._store.put_if_absent(key, data)
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_no_commit_is_acknowledged_under_a_number_that_a_truncation_set_free(bare):
     store = filled()
-    table = opened(store)
-    sleepy = opened(store)
-    old = sleepy.snapshot()
-    for number in range(3):
-        table.append([make_file(f"more{number}", day="2024-01-01")])
-    table.truncate(dry_run=False)
+
+    def others_commit_and_forget():
+        table = opened(store)
+        for number in range(3):
+            table.append([make_file(f"more{number}", day="2024-01-01")])
+        table.truncate(dry_run=False)
+
+    sleepy = opened(Meanwhile(store, others_commit_and_forget))
     with pytest.raises(CommitUnknownError):
-        sleepy.append([make_file("lost", day="2024-01-01")], snapshot=old)
-    assert "lost" not in opened(store).snapshot().paths()
-    assert opened(store).append([make_file("fine", day="2024-01-01")]).version == 7
+        sleepy.configure({"lost": "yes"}) if bare else sleepy.append([make_file("lost", day="2024-01-01")])
+    newest = opened(store).snapshot()
+    assert newest.version == 6 and "lost" not in newest.paths() and "lost" not in newest.metadata.configuration
+    assert sleepy.append([make_file("fine", day="2024-01-01")]).version == 7
+    assert sleepy.append([make_file("also", day="2024-01-01")]).version == 8
+    assert {"fine", "also"} < set(opened(store).snapshot().paths())
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -151,9 +151,9 @@ def expected(catalogue: Catalogue, model: type = Movie) -> list[dict[str, Any]]:
 
 
 def found(view: Any) -> list[dict[str, Any]]:
-    """The movies of a deltaic view as rows, sorted by id, tags and awards sorted."""
+    """The movies of a deltaic view or table as rows, sorted by id, tags and awards sorted."""
     rows = []
-    for movie in view:
+    for movie in getattr(view, "view", view):
         row = movie.to_dict()
         row["tags"] = sorted(row["tags"])
         row["awards"] = sorted([name, count] for name, count in row["awards"].items())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltaic.errors import CommitConflictError
+from deltaic.errors import CommitConflictError, NotFoundError
 from deltaic.table import AddFile, Settings, Table, column
 from deltaic.table.manifest import ManifestCache
 from deltaic.testing.stores import SimulatedStore
@@ -39,6 +39,9 @@ operations = st.lists(
         st.tuples(st.just("checkpoint"), st.sampled_from(["avro", "json", None])),
         st.tuples(st.just("reopen"), st.none()),
         st.tuples(st.just("lose state"), st.none()),
+        st.tuples(st.just("truncate"), st.none()),
+        st.tuples(st.just("held append"), st.none()),
+        st.tuples(st.just("held look"), st.none()),
     ),
     max_size=14,
 )
@@ -50,6 +53,11 @@ class Model:
     def __init__(self, store):
         self.store, self.number = store, 0
         self.versions = [{}]
+        self.oldest = 0
+        """The oldest version that was not forgotten."""
+
+    def chosen(self, value):
+        return self.oldest + value % (len(self.versions) - self.oldest)
 
     def file(self, day, path=None):
         self.number += 1
@@ -105,7 +113,7 @@ def run(table, model, kind, value):
         table.drop_partitions(column("month").equals(int(value)))
         model.step(gone=[path for path, one in model.live.items() if one.partition_values["month"] == value])
     elif kind == "restore":
-        version = value % len(model.versions)
+        version = model.chosen(value)
         table.restore(version=version)
         # A path that is live stays as it is now: a path names one file for ever.
         model.versions.append({path: model.live.get(path, one) for path, one in model.versions[version].items()})
@@ -113,7 +121,7 @@ def run(table, model, kind, value):
         table.configure({f"k{value}": str(model.number)})
         model.step()
     elif kind == "stale append":
-        version = value % len(model.versions)
+        version = model.chosen(value)
         file = model.file("1")
         table.append([file], snapshot=table.at(version=version))
         model.step(new=[file])
@@ -137,10 +145,24 @@ def test_every_version_is_what_a_plain_model_says(form, steps):
         cache=ManifestCache(),
     )
     model = Model(store)
+    # Another process that opened the table in the beginning and looks at it now and then.
+    held = Table.open(store, settings=chosen, cache=ManifestCache())
     for kind, value in steps:
         if kind == "reopen":
             table = Table.open(store, settings=chosen, cache=ManifestCache())
+        elif kind == "truncate":
+            table.truncate(dry_run=False)
+            model.oldest = len(model.versions) - 1
+        elif kind == "held append":
+            path, values = held.new_path({"month": 2})
+            file = model.file(values["month"], path)
+            held.append([file])
+            model.step(new=[file])
+        elif kind == "held look":
+            assert contents(held.snapshot().files()) == contents(model.live.values())
         elif kind == "lose state":
+            if model.oldest == len(model.versions) - 1:
+                continue  # nothing else tells of this version
             # As if the writer had crashed between its version file and its state.
             for info in list(store.list(f"_transaction_log/state-v{table.version:020}/")):
                 store.delete(info.key)
@@ -154,8 +176,13 @@ def test_every_version_is_what_a_plain_model_says(form, steps):
         assert contents(table.snapshot().files()) == contents(model.live.values())
     fresh = Table.open(store, cache=ManifestCache())
     assert fresh.version == len(model.versions) - 1
+    assert fresh.versions() == tuple(range(model.oldest, len(model.versions)))
     for version, expected in enumerate(model.versions):
-        assert contents(fresh.at(version=version).files()) == contents(expected.values())
+        if version < model.oldest:
+            with pytest.raises(NotFoundError):
+                fresh.at(version=version)
+        else:
+            assert contents(fresh.at(version=version).files()) == contents(expected.values())
     for month in (1, 2, 10):
         found = {file.path for file in fresh.files(column("month").equals(month))}
         assert found == {path for path, file in model.live.items() if file.partition_values["month"] == str(month)}

@@ -18,7 +18,7 @@ from deltaic.cli.doctor import diagnose
 from deltaic.cli.extras import missing_extra
 from deltaic.errors import DeltaicError, InputError, MissingExtraError
 
-GROUPS = ("schema", "blob", "conformance", "table")
+GROUPS = ("schema", "blob", "conformance", "table", "vector")
 """The modules of `deltaic.cli` that hold a group of commands."""
 
 TOP_LEVEL = {

@@ -11,9 +11,12 @@ from rich.table import Table
 
 from deltaic.errors import InputError, NotFoundError
 from deltaic.limits import DEFAULT_LIMITS
+from deltaic.schema.printing import type_text
+from deltaic.schema.types import Field
 from deltaic.state.dump import dump_state
 from deltaic.state.read import ReadState
 from deltaic.state.source import opened
+from deltaic.wire.append import AppendedSection, AppendMode
 from deltaic.wire.outline import Outline, TypeOutline, read_outline
 
 app = typer.Typer(help="Look into snapshots and deltas.", no_args_is_help=True)
@@ -47,6 +50,10 @@ def dump(
             "--part", metavar="NAME[=FILE]", help="Read an optional part too: FILE, or its usual file beside each blob."
         ),
     ] = None,
+    schema_append: Annotated[
+        AppendMode,
+        typer.Option(help="What to take of fields that deltas append: nothing, values of known fields, or all."),
+    ] = AppendMode.OFF,
     as_json: Annotated[bool, typer.Option("--json", help="Print State JSON in one line.")] = False,
 ) -> None:
     """Print every record of the state that a snapshot and deltas lead to, as raw values."""
@@ -54,7 +61,7 @@ def dump(
     files = _part_files(blobs, parts or [])
     state = ReadState.load(snapshot, parts=files[0])
     for delta, beside in zip(blobs[1:], files[1:], strict=True):
-        state = state.apply(delta, parts=beside)
+        state = state.apply(delta, parts=beside, schema_append=schema_append)
     content = dump_state(state)
     # Unpaired surrogates are legal in Hollow's texts; escapes carry them through any terminal.
     json.dump(content, sys.stdout, indent=None if as_json else 2, ensure_ascii=True)
@@ -101,7 +108,28 @@ def _as_json(outline: Outline) -> dict[str, Any]:
         "bytes": outline.size_bytes,
         "trailingBytes": outline.trailing_bytes,
         "types": [_type_as_json(one) for one in outline.types],
+        "appended": None if outline.appended is None else _append_as_json(outline.appended),
     }
+
+
+def _append_as_json(section: AppendedSection) -> dict[str, Any]:
+    extension = section.extension
+    return {
+        "bytes": section.size_bytes,
+        "plainBytes": section.plain_bytes,
+        "codec": None if section.codec is None else section.codec.value,
+        "definitions": {one.name: [_field_text(field) for field in one.fields] for one in section.definitions},
+        "values": {one.name: {given.field.name: len(given) for given in one.fields} for one in section.values},
+        "addedTypes": [str(one.schema) for one in extension.added_types],
+        "removedTypes": list(extension.removed_types),
+        "removedFields": [".".join(pair) for pair in extension.removed_fields],
+        "renamedFields": {f"{name}.{new}": old for name, old, new in extension.renamed_fields},
+        "keys": {name: list(key or ()) for name, key in extension.keys},
+    }
+
+
+def _field_text(field: Field) -> str:
+    return f"{type_text(field)} {field.name}"
 
 
 def _type_as_json(one: TypeOutline) -> dict[str, Any]:
@@ -144,5 +172,26 @@ def _print(console: Console, outline: Outline) -> None:
             " ".join(f"{name}:{width}" for name, width in one.bits),
         )
     console.print(table)
+    if outline.appended is not None:
+        _print_append(console, outline.appended)
     if outline.trailing_bytes:
         console.print(f"  {outline.trailing_bytes:,} bytes after the last type", highlight=False)
+
+
+def _print_append(console: Console, section: AppendedSection) -> None:
+    packed = f", {section.plain_bytes:,} unpacked ({section.codec})" if section.codec is not None else ""
+    console.print(f"  appended section, {section.size_bytes:,} bytes{packed}", highlight=False)
+    extension = section.extension
+    counts = {(one.name, given.field.name): len(given) for one in section.values for given in one.fields}
+    lines = [f"new type {one.schema.name} ({one.schema.kind})" for one in extension.added_types]
+    lines += [f"removed type {name}" for name in extension.removed_types]
+    lines += [f"removed field {name}.{field}" for name, field in extension.removed_fields]
+    lines += [f"renamed field {name}.{old} to {new}" for name, old, new in extension.renamed_fields]
+    lines += [f"primary key of {name}: {', '.join(key or ()) or 'none'}" for name, key in extension.keys]
+    for one in section.definitions:
+        for field in one.fields:
+            count = counts.pop((one.name, field.name), 0)
+            lines.append(f"new field {one.name}.{field.name} ({type_text(field)}), {count:,} values")
+    lines += [f"{count:,} values of {name}.{field}" for (name, field), count in counts.items()]
+    for line in lines:
+        console.print(f"    {line}", highlight=False, markup=False)

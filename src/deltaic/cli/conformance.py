@@ -43,3 +43,19 @@ def indextables(
         failed += not result.passed
     print(f"{passed} passed, {failed} failed")
     raise typer.Exit(1 if failed else 0)
+
+
+@app.command("vector-delta")
+def vector_delta(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of recorded vector deltas.")],
+) -> None:
+    """Run every recorded case of vector deltas and compare bits: one line each, then `N passed, M failed`."""
+    from deltaic.testing import vector_conformance
+
+    passed = failed = 0
+    for result in vector_conformance.run_folder(folder):
+        print(result)
+        passed += result.passed
+        failed += result.failure is not None
+    print(f"{passed} passed, {failed} failed")
+    raise typer.Exit(1 if failed else 0)

@@ -110,9 +110,10 @@ class _Walk:
         plan = plan_refresh(self._version, version, self._chain)
         for step in plan.steps:
             data = self._store.get(str(step)).data
-            self._state = (
-                ReadState.load(data) if self._state is None or step.from_version is None else self._state.apply(data)
-            )
+            if self._state is None or step.from_version is None:
+                self._state = ReadState.load(data)
+            else:
+                self._state = self._state.apply(data, schema_append="full")
         self._version = plan.version
         if self._state is None or self._version is None:
             raise ChainError(f"no snapshot leads to version {version} in {self._store.url}")

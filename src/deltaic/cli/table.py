@@ -8,10 +8,13 @@ from typing import Annotated, Any
 import typer
 from msgspec import structs
 
+from deltaic.cli.table_rows import MAPPED_KEYS, open_rows, print_row_changes
+from deltaic.cli.table_rows import app as rows_app
 from deltaic.table import Commit, Table, parse_predicate
 from deltaic.table.describe import describe_log, describe_state, describe_table
 
-app = typer.Typer(help="Look at an index table, maintain it, go back in it.", no_args_is_help=True)
+app = typer.Typer(help="Look at an index table, change its rows, maintain it, go back in it.", no_args_is_help=True)
+app.registered_commands += rows_app.registered_commands
 
 _Url = Annotated[str, typer.Argument(metavar="URL", help="The folder of a table.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -91,9 +94,16 @@ def changes(
     url: _Url,
     from_version: Annotated[int, typer.Argument(metavar="FROM", help="The version before.")],
     to_version: Annotated[int | None, typer.Argument(metavar="TO", help="The version after; the newest.")] = None,
+    rows: Annotated[bool, typer.Option("--rows", help="The rows that changed, in place of files.")] = False,
+    net: Annotated[
+        bool, typer.Option("--net", help="With --rows: what differs in all, not version by version.")
+    ] = False,
     as_json: _Json = False,
 ) -> None:
-    """List the files that came and went from one version to another."""
+    """List the files that came and went from one version to another, or the rows that changed."""
+    if rows or net:
+        print_row_changes(url, from_version, to_version, net=net, as_json=as_json)
+        return
     for step in Table.open(url).changes(from_version, to_version):
         for sign, actions in (("-", step.removed), ("+", step.added)):
             for action in actions:
@@ -153,10 +163,11 @@ def truncate(url: _Url, run: _Run = False, as_json: _Json = False) -> None:
 def verify(
     url: _Url,
     quick: Annotated[bool, typer.Option("--quick", help="The log only, not the files.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Read every row too: counts, statistics, constraints.")] = False,
     as_json: _Json = False,
 ) -> None:
     """Check that the log is dense, its states are true, and every file is there with its size. Exit 1 if not."""
-    found = Table.open(url).verify(files=not quick)
+    found = open_rows(url).verify(files=not quick) if rows else Table.open(url).verify(files=not quick)
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
@@ -195,7 +206,11 @@ def restore(
     """Make the table what it was at a version, time or tag; by a new version."""
     if version is None and timestamp is None and tag is None:
         raise typer.BadParameter("one of --version, --timestamp, --tag is needed")
-    _told(Table.open(url).restore(version=version, timestamp=timestamp, tag=tag), as_json)
+    table = Table.open(url)
+    # Columns that were renamed, and constraints, go back together with the rows.
+    mapped = any(key in table.snapshot().metadata.configuration for key in MAPPED_KEYS)
+    back = open_rows(url).restore if mapped else table.restore
+    _told(back(version=version, timestamp=timestamp, tag=tag), as_json)
 
 
 @app.command("tag")

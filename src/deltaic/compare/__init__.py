@@ -1,9 +1,13 @@
-"""Tools on states: diff, history, export, split and combine, traversal, search, statistics, footprint."""
+"""Tools on states: diff, history, export, split and combine, traversal, search, statistics, footprint.
+
+Those that write are loaded when they are first used: a reader needs none of them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from deltaic.compare.changes import MISSING, Difference
-from deltaic.compare.combine import combine, filtered_copy
 from deltaic.compare.content import ContentDigests
-from deltaic.compare.copying import copy_records
 from deltaic.compare.diff import Counts, FieldDiff, RecordChange, StateDiff, TypeDiff, diff
 from deltaic.compare.export import csv_lines, json_lines, record_json, record_text, write_parquet
 from deltaic.compare.find import Found, find
@@ -11,9 +15,21 @@ from deltaic.compare.footprint import FieldFootprint, TypeFootprint, footprint
 from deltaic.compare.history import History, HistoryEntry, VersionChanges, history, version_changes
 from deltaic.compare.keys import find_by_key, key_values
 from deltaic.compare.links import edges_of, references, root_types
-from deltaic.compare.split import split, split_matches
 from deltaic.compare.statistics import FieldStatistics, type_statistics
 from deltaic.compare.traverse import add_children, add_parents, orphans, parents, without_referenced_outside
+
+if TYPE_CHECKING:
+    from deltaic.compare.combining import combine, filtered_copy
+    from deltaic.compare.copying import copy_records
+    from deltaic.compare.splitting import split, split_matches
+
+_LATER = {
+    "combine": "combining",
+    "copy_records": "copying",
+    "filtered_copy": "combining",
+    "split": "splitting",
+    "split_matches": "splitting",
+}
 
 __all__ = [
     "MISSING",
@@ -58,3 +74,11 @@ __all__ = [
     "without_referenced_outside",
     "write_parquet",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'deltaic.compare' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"deltaic.compare.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from deltaic.compare.json_text import as_json
+from deltaic.compare.logical_values import JSON_TEXTS, json_text
 from deltaic.schema.types import FieldType, MapSchema, ObjectSchema, Schema, SetSchema
 from deltaic.state.read import ReadState
 
@@ -78,6 +79,8 @@ def _readable(value: Any) -> Any:
         if all(isinstance(key, str) for key in value):
             return {key: _readable(each) for key, each in value.items()}
         return [[_readable(key), _readable(each)] for key, each in value.items()]
+    if isinstance(value, JSON_TEXTS):
+        return json_text(value)
     if hasattr(value, "type_name"):
         return f"{value.type_name} {value.ordinal}"
     return [_readable(each) for each in value] if isinstance(value, list | tuple) else value

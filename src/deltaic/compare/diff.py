@@ -25,6 +25,7 @@ from deltaic.compare.changes_arrow import changes_to_arrow
 from deltaic.compare.content import ContentDigests
 from deltaic.compare.json_text import as_json
 from deltaic.compare.keys import declared_key, key_columns, key_digests, key_values
+from deltaic.compare.logical_values import logical_values
 from deltaic.compare.pairs import pair_equal
 from deltaic.compare.unchanged import unchanged
 from deltaic.errors import NotFoundError, SchemaError
@@ -371,8 +372,9 @@ def _diff_type(
 
 
 def record_value(state: ReadState, name: str, ordinal: int | None, max_depth: int = 64) -> Any:
-    """A record as dicts, lists and scalars; MISSING for no record."""
+    """A record as dicts, lists and scalars, these as what they stand for; MISSING for no record."""
     if ordinal is None:
         return MISSING
     record = state[name][ordinal]
-    return record.to_python(max_depth=max_depth) if hasattr(record, "to_python") else record
+    value = record.to_python(max_depth=max_depth) if hasattr(record, "to_python") else record
+    return logical_values(state).of(name, value)

@@ -1,7 +1,7 @@
 """Records written out: JSON lines, CSV, Parquet, and one record as text for people.
 
 What JSON lines and Parquet hold can be published again and gives the same records: `ingest_dicts` and `ingest_arrow`
-read them.
+read them. Values are what they stand for, dates and decimals for instance, where the producer noted it.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from deltaic.compare.changes import shown
 from deltaic.compare.diff import record_value
-from deltaic.compare.json_text import JsonTexts, as_json, scalar_texts
+from deltaic.compare.json_text import JsonTexts, as_json, logical_texts
+from deltaic.compare.logical_values import LogicalValues
 from deltaic.errors import InputError, MissingExtraError
+from deltaic.schema.logical import LogicalType
 from deltaic.schema.types import FieldType, ObjectSchema
 from deltaic.state.columns import BytesColumn, Column, FixedColumn, InvalidText
 from deltaic.state.read import ReadState
@@ -28,7 +30,9 @@ PAGE_ROWS = 1 << 14
 """Rows that are put into words at a time."""
 
 
-def json_lines(state: ReadState, type_name: str, *, ordinals: Any = None, skip_nulls: bool = False) -> Iterator[str]:
+def json_lines(
+    state: ReadState, type_name: str, *, ordinals: Any = None, skip_nulls: bool = False, logical: bool = True
+) -> Iterator[str]:
     """The records of a type as JSON, one line each without its end.
 
     Args:
@@ -36,28 +40,31 @@ def json_lines(state: ReadState, type_name: str, *, ordinals: Any = None, skip_n
         type_name: an OBJECT, LIST, SET or MAP type.
         ordinals: which records, in which order; all populated ones by default.
         skip_nulls: leave out fields that are null.
+        logical: dates, times and decimals as texts; False gives the numbers and bytes that carry them.
     """
     for page in _pages(state, type_name, ordinals):
         # Texts of shared records are kept within a page, so that memory stays bounded.
-        yield from JsonTexts(state, skip_nulls=skip_nulls).of(type_name, page)
+        yield from JsonTexts(state, skip_nulls=skip_nulls, logical=logical).of(type_name, page)
 
 
-def csv_lines(state: ReadState, type_name: str, *, ordinals: Any = None) -> Iterator[str]:
+def csv_lines(state: ReadState, type_name: str, *, ordinals: Any = None, logical: bool = True) -> Iterator[str]:
     """The records of an OBJECT type as CSV, with a line of names first.
 
-    Null is nothing, an empty text is `""`; lists, sets, maps and records are JSON in a cell.
+    Null is nothing, an empty text is `""`; lists, sets, maps and records are JSON in a cell. `logical` as for
+    `json_lines`.
     """
     schema = state[type_name].schema
     if not isinstance(schema, ObjectSchema):
         raise InputError(f"type {type_name} is a {schema.kind}: only an OBJECT has columns for CSV")
     yield ",".join(_cell(field.name) for field in schema.fields)
+    values = LogicalValues(state, logical=logical)
     for page in _pages(state, type_name, ordinals):
-        texts = JsonTexts(state)
+        texts = JsonTexts(state, logical=logical)
         columns = []
         for field in schema.fields:
             column = state[type_name].column(field.name, page)
             if field.referenced is None or field.referenced not in state:
-                columns.append(_cells(column))
+                columns.append(_cells(column, values.scalar(type_name, field)))
                 continue
             assert isinstance(column, FixedColumn)
             cells = [""] * len(page)
@@ -66,7 +73,8 @@ def csv_lines(state: ReadState, type_name: str, *, ordinals: Any = None) -> Iter
             target = state.types[field.referenced].schema
             if is_boxed(target):
                 assert isinstance(target, ObjectSchema)
-                found = _cells(state[field.referenced].column(target.fields[0].name, targets))
+                note = values.boxed(field.referenced, values.note(type_name, field.name))
+                found = _cells(state[field.referenced].column(target.fields[0].name, targets), note)
             else:
                 found = [_cell(text) for text in texts.of(field.referenced, targets)]
             for row, cell in zip(rows.tolist(), found, strict=True):
@@ -91,6 +99,7 @@ def write_parquet(
 
     Raises:
         MissingExtraError: pyarrow is not installed.
+        InputError: a type that Parquet does not have, such as a decimal whose last digits are before the point.
     """
     try:
         import pyarrow
@@ -100,7 +109,13 @@ def write_parquet(
     rows = state[type_name].to_arrow(ordinals=ordinals, on_invalid_text=on_invalid_text)
     reader = pyarrow.RecordBatchReader.from_stream(rows)
     count = 0
-    with pyarrow.parquet.ParquetWriter(path, reader.schema) as writer:
+    try:
+        writer = pyarrow.parquet.ParquetWriter(path, reader.schema)
+    except (pyarrow.ArrowException, OSError) as error:
+        if getattr(error, "errno", None) is not None:
+            raise
+        raise InputError(f"type {type_name} cannot be Parquet: {error}", "UnknownType") from error
+    with writer:
         for batch in reader:
             writer.write_batch(batch)
             count += batch.num_rows
@@ -148,11 +163,11 @@ def _pages(state: ReadState, type_name: str, ordinals: Any) -> Iterator[Ordinals
         yield chosen[start : start + PAGE_ROWS]
 
 
-def _cells(column: Column) -> list[str]:
+def _cells(column: Column, note: LogicalType | None) -> list[str]:
     if column.type is FieldType.STRING:
         assert isinstance(column, BytesColumn)
         return ["" if value is None else _cell(value) for value in column.to_pylist()]
-    return ["" if text == "null" else text.strip('"') for text in scalar_texts(column)]
+    return ["" if text == "null" else text.strip('"') for text in logical_texts(column, note, column.name)]
 
 
 def _cell(text: str) -> str:

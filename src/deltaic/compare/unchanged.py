@@ -45,7 +45,10 @@ def _made_from(before: ReadState, after: ReadState) -> bool:
         after.origin_tag == before.tag
         and before.types.keys() == after.types.keys()
         and all(
-            data.schema == before.types[name].schema and data.previous == before.types[name].populated
+            data.schema == before.types[name].schema
+            and data.previous == before.types[name].populated
+            # A record that stayed may have got a value with the delta.
+            and not data.appended
             for name, data in after.types.items()
         )
     )

@@ -32,6 +32,7 @@ from pathlib import Path
 
 from deltaic.binary import buffers
 from deltaic.consumer.arena_folder import Lease, OnStep, PrivateFolder, is_unused, is_unused_elsewhere
+from deltaic.consumer.arena_indexes import SharedIndexes
 from deltaic.consumer.arena_making import Making, used_name
 from deltaic.consumer.arena_manifest import (
     FORMAT,
@@ -79,6 +80,8 @@ class Arena:
         self._guard = threading.Lock()
         self._mapped: weakref.WeakValueDictionary[str, Mapping] = weakref.WeakValueDictionary()
         self._leases: weakref.WeakValueDictionary[str, Lease] = weakref.WeakValueDictionary()
+        self.indexes = SharedIndexes(self._folder)
+        """The indexes of the states."""
         # What this process wrote stays mapped while the files are there: to write into them again costs no faults.
         self._written: dict[str, Mapping] = {}
         _arenas.add(self)
@@ -190,6 +193,7 @@ class Arena:
             self._sweep(room.needed)
             raise
         self._sweep(room.needed | manifest.files() | spare)
+        self.indexes.sweep(self.versions())
         self._remember(making.written())
         return shared
 
@@ -266,6 +270,7 @@ class Arena:
             room = self._make_room("")
             spare = Making(self._folder, self._map_to_write, room.free).set_aside(self._spare_bytes)
             self._sweep(room.needed | spare)
+            self.indexes.sweep(self.versions())
             self._remember(())
 
     def close(self) -> None:
@@ -287,6 +292,7 @@ class Arena:
                     used = True
                     needed |= set() if manifest is None else manifest.files()
             self._sweep(needed)
+            self.indexes.sweep(self.versions())
             if not used:
                 self._folder.remove()
 
@@ -467,13 +473,14 @@ class Arena:
     def _sweep(self, needed: set[str]) -> None:
         """Remove all files but those: what a maker that died or failed left, and what no state needs any more."""
         for name in self._folder.names() - needed:
-            if name.startswith(("a-", "f-", "tmp-")):
+            if name.startswith(("a-", "f-", "tmp-")) and not name.startswith("tmp-index-"):
                 self._folder.unlink(name)
 
     def _after_fork(self) -> None:
         # Another thread of the parent may have held it; and what the parent wrote is not ours to keep mapped.
         self._guard = threading.Lock()
         self._written = {}
+        self.indexes.after_fork()
 
 
 @dataclass(frozen=True, slots=True)

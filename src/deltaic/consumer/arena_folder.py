@@ -4,8 +4,8 @@ Every name is opened relative to the folder's own descriptor and without followi
 this user: whoever plants something in a shared mount gets an error out of us, and nothing else.
 
 There are two kinds of locks, both `flock` and so gone with their process, however it ends. The *lock of the maker* is
-exclusive. A *lease* is a shared lock on a file that says "somebody reads what this describes". After a fork the child
-has leases of its own, and never the maker's lock.
+exclusive, and so is the lock of whoever makes an index. A *lease* is a shared lock on a file that says "somebody reads
+what this describes". After a fork the child has leases of its own, and never a lock.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ OnStep = Callable[[str], None]
 
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _POLL_SECONDS = 0.002
+_MAKERS_LOCK = "lock"
 
 
 class PrivateFolder:
@@ -141,9 +142,9 @@ class PrivateFolder:
             self.path.rmdir()
 
     @contextlib.contextmanager
-    def try_lock(self) -> Iterator[bool]:
-        """Be the maker inside the block, if nobody else is; gives whether that worked."""
-        held = self._take_lock()
+    def try_lock(self, name: str = _MAKERS_LOCK) -> Iterator[bool]:
+        """Be the maker inside the block, or what else a lock is for, if nobody else is; gives whether that worked."""
+        held = self._take_lock(name)
         try:
             yield held is not None
         finally:
@@ -166,11 +167,11 @@ class PrivateFolder:
                 raise StorageError(reason)
             time.sleep(_POLL_SECONDS)
 
-    def _take_lock(self) -> "_MakersLock | None":
+    def _take_lock(self, name: str) -> "_HeldLock | None":
         while True:
             try:
                 flags = os.O_RDWR | os.O_CREAT | _FLAGS
-                descriptor = os.open("lock", flags, 0o600, dir_fd=self._descriptor())
+                descriptor = os.open(name, flags, 0o600, dir_fd=self._descriptor())
             except OSError as error:
                 raise StorageError(
                     error.errno, f"the lock of {self.path} cannot be opened: {error.strerror}"
@@ -184,7 +185,7 @@ class PrivateFolder:
                 os.close(descriptor)
                 return None
             if os.fstat(descriptor).st_nlink:
-                return _MakersLock(descriptor)
+                return _HeldLock(descriptor)
             # Whoever held it has removed the folder: the lock is another file now.
             os.close(descriptor)
 
@@ -216,8 +217,8 @@ class _Handle:
             os.close(self.descriptor)
 
 
-class _MakersLock:
-    """The lock of the maker, held."""
+class _HeldLock:
+    """The lock of the maker or of the indexes, held."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -300,7 +301,7 @@ def _is_own(found: os.stat_result, of_kind: Callable[[int], bool]) -> bool:
     return of_kind(found.st_mode) and found.st_uid == os.geteuid()
 
 
-_held_locks: set[_MakersLock] = set()
+_held_locks: set[_HeldLock] = set()
 _leases: weakref.WeakSet[Lease] = weakref.WeakSet()
 
 

@@ -5,7 +5,6 @@ only passed through) is free at once, so that a refresh by many deltas needs no 
 """
 
 import weakref
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from os import close
@@ -16,7 +15,7 @@ import numpy as np
 from deltaic.binary import buffers
 from deltaic.consumer.arena_folder import PrivateFolder
 from deltaic.consumer.arena_manifest import Bytes, Place, arrays_of
-from deltaic.consumer.arena_memory import Loan, Mapping, address_of
+from deltaic.consumer.arena_memory import Loan, Mapping, Ranges, address_of
 from deltaic.state.read import ReadState
 
 MapToWrite = Callable[[str, int | None], Mapping]
@@ -59,14 +58,14 @@ class Making:
         Arrays that are in a file of an earlier state stay there, unless they are the lesser part of it: memory that
         belongs to nothing is never more than what is used.
         """
-        known = _Ranges(mapping for mapping in mapped if self._is_there(mapping))
+        known = Ranges(mapping for mapping in mapped if self._is_there(mapping))
         arrays = {(address_of(array), array.nbytes): array for array in arrays_of(state) if array.nbytes}
-        found = {key: known.place(*key) for key in arrays}
+        found = {key: _place(known, *key) for key in arrays}
         used: dict[str, int] = {}
         for one in found.values():
             if one is not None:
                 used[one.file] = used.get(one.file, 0) + one.length
-        sparse = {file for file, size in used.items() if 2 * size < known.size(file) and file not in self._lent}
+        sparse = {file for file, size in used.items() if 2 * size < known.sizes[file] and file not in self._lent}
         kept = {key: one for key, one in found.items() if one is not None and one.file not in sparse}
         kept |= self._copy({key: array for key, array in arrays.items() if key not in kept})
 
@@ -161,26 +160,9 @@ class Making:
         return places
 
 
-class _Ranges:
-    """Which mapping an address belongs to."""
-
-    def __init__(self, mappings: Iterable[Mapping]) -> None:
-        self._mappings = sorted(mappings, key=lambda one: one.address)
-        self._starts = [one.address for one in self._mappings]
-        self._sizes = {one.name: one.size for one in self._mappings}
-
-    def size(self, file: str) -> int:
-        """The size of a file."""
-        return self._sizes[file]
-
-    def place(self, address: int, length: int) -> Place | None:
-        """Where some bytes of memory lie; None if they are in no mapping."""
-        position = bisect_right(self._starts, address) - 1
-        if position < 0:
-            return None
-        mapping = self._mappings[position]
-        offset = address - mapping.address
-        return Place(mapping.name, offset, length) if offset + length <= mapping.size else None
+def _place(known: Ranges, address: int, length: int) -> Place | None:
+    found = known.find(address, length)
+    return None if found is None else Place(found[0].name, found[1], length)
 
 
 def free_name(name: str) -> str:

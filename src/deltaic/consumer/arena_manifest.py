@@ -33,7 +33,7 @@ from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard, Shar
 
 Bytes = NDArray[np.uint8]
 
-FORMAT = 2
+FORMAT = 3
 """States of another format are in another folder."""
 
 _DIGEST_BYTES = 32
@@ -70,6 +70,7 @@ class TypePlace(msgspec.Struct, frozen=True):
     populated: Place
     previous: Place
     pending: Place
+    appended: Place
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +93,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Names of the files that the state needs."""
         found: set[str] = set()
         for one in self.types:
-            places = [one.populated, one.previous, one.pending]
+            places = [one.populated, one.previous, one.pending, one.appended]
             places += [place for shard in one.shards for place in shard.arrays if place is not None]
             found |= {place.file for place in places}
         return found - {""}
@@ -107,17 +108,27 @@ def boot_identity() -> str:
         return ""
 
 
+def sealed(body: bytes) -> bytes:
+    """A manifest with its digest in front."""
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest().encode() + body
+
+
+def unsealed(data: bytes, name: str) -> bytes:
+    """What a digest stands in front of, in a file called `name`."""
+    digest, body = data[: 2 * _DIGEST_BYTES], data[2 * _DIGEST_BYTES :]
+    if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest().encode() != digest:
+        raise DecodeError("BadManifest", "the manifest of a shared state is damaged", name)
+    return body
+
+
 def encode_manifest(manifest: Manifest) -> bytes:
     """The bytes of a manifest's file."""
-    body = msgspec.json.encode(manifest)
-    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest().encode() + body
+    return sealed(msgspec.json.encode(manifest))
 
 
 def decode_manifest(data: bytes, name: str) -> Manifest:
     """Read a manifest's file, called `name`."""
-    digest, body = data[: 2 * _DIGEST_BYTES], data[2 * _DIGEST_BYTES :]
-    if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest().encode() != digest:
-        raise DecodeError("BadManifest", "the manifest of a shared state is damaged", name)
+    body = unsealed(data, name)
     try:
         manifest = msgspec.json.decode(body, type=Manifest)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -135,7 +146,7 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
 def arrays_of(state: ReadState) -> Iterator[Bytes]:
     """Every array of a state; some may come more than once."""
     for data in state.types.values():
-        for bits in (data.populated, data.previous, data.pending):
+        for bits in (data.populated, data.previous, data.pending, data.appended):
             yield bits.words.view(np.uint8)
         for shard in data.shards:
             for array in _arrays(shard):
@@ -147,11 +158,11 @@ def describe_types(state: ReadState, place: Callable[[Bytes], Place]) -> tuple[T
     """The types of a state; `place` says where an array lies."""
     types = []
     for data in state.types.values():
-        populated, previous, pending = (
-            place(bits.words.view(np.uint8)) for bits in (data.populated, data.previous, data.pending)
-        )
+        bit_sets = [
+            place(bits.words.view(np.uint8)) for bits in (data.populated, data.previous, data.pending, data.appended)
+        ]
         shards = tuple(_describe_shard(shard, place) for shard in data.shards)
-        types.append(TypePlace(write_schema(data.schema), data.max_ordinal, shards, populated, previous, pending))
+        types.append(TypePlace(write_schema(data.schema), data.max_ordinal, shards, *bit_sets))
     return tuple(types)
 
 
@@ -209,11 +220,13 @@ def _rebuild_type(one: TypePlace, schema: Schema, files: _Files) -> TypeData:
         raise files.refused(f"type {schema.name} has {count} shards")
     if not -1 <= one.max_ordinal <= MAX_ORDINAL:
         raise files.refused(f"type {schema.name} ends at ordinal {one.max_ordinal}")
-    populated, previous, pending = (files.ordinals(place) for place in (one.populated, one.previous, one.pending))
+    populated, previous, pending, appended = (
+        files.ordinals(place) for place in (one.populated, one.previous, one.pending, one.appended)
+    )
     if populated.max() > one.max_ordinal:
         raise files.refused(f"type {schema.name} ends at {one.max_ordinal}, but {populated.max()} is populated")
     shards = tuple(_rebuild_shard(shard, schema, files) for shard in one.shards)
-    return TypeData(schema, shards, one.max_ordinal, populated, previous, pending)
+    return TypeData(schema, shards, one.max_ordinal, populated, previous, pending, appended)
 
 
 def _arrays(shard: Shard) -> tuple[Bytes | None, ...]:

@@ -8,6 +8,8 @@ a state, so that no other process writes over it.
 import ctypes
 import mmap
 import os
+from bisect import bisect_right
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -82,3 +84,22 @@ class Loan:
 def address_of(array: NDArray[Any]) -> int:
     """Where an array starts in memory."""
     return int(array.__array_interface__["data"][0])
+
+
+class Ranges:
+    """Which mapping an address belongs to."""
+
+    def __init__(self, mappings: Iterable[Mapping]) -> None:
+        self._mappings = sorted(mappings, key=lambda one: one.address)
+        self._starts = [one.address for one in self._mappings]
+        self.sizes = {one.name: one.size for one in self._mappings}
+        """The sizes of the files by name."""
+
+    def find(self, address: int, length: int) -> tuple[Mapping, int] | None:
+        """The mapping that holds some bytes of memory, and where in it; None if none does."""
+        position = bisect_right(self._starts, address) - 1
+        if position < 0:
+            return None
+        mapping = self._mappings[position]
+        offset = address - mapping.address
+        return (mapping, offset) if offset + length <= mapping.size else None

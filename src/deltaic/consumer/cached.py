@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from deltaic.compare.keys import declared_key, key_values
 from deltaic.consumer.changes import Changes
-from deltaic.consumer.keys import key_columns, key_paths
 from deltaic.errors import NotFoundError
 from deltaic.state.read import ReadState
 
@@ -31,7 +31,7 @@ class CachedType(Mapping[int, Any]):
         if name not in state:
             return cls(name, MappingProxyType({}), None)
         view = state[name]
-        if before is None or changes is None or changes.whole:
+        if before is None or changes is None or changes.whole or changes.remodelled:
             values = {ordinal: view[ordinal].to_python() for ordinal in view.populated}
             return cls(name, values, _keys(state, name, values))
         if name not in changes:
@@ -65,8 +65,7 @@ class CachedType(Mapping[int, Any]):
 
 
 def _keys(state: ReadState, name: str, values: Mapping[int, Any]) -> dict[tuple[Any, ...], int] | None:
-    if key_paths(state, name) is None:
+    if declared_key(state, name) is None:
         return None
     ordinals = state.types[name].populated.ordinals()
-    columns = [column.to_pylist() for column in key_columns(state, name, ordinals)] if len(ordinals) else []
-    return dict(zip(zip(*columns, strict=True), ordinals.tolist(), strict=True)) if columns else {}
+    return dict(zip(key_values(state, name, ordinals), ordinals.tolist(), strict=True))

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deltaic.consumer.keys import key_columns, key_paths, match_keys
+from deltaic.compare.keys import declared_key, key_columns, key_digests, key_values
+from deltaic.compare.pairs import pair_equal
 from deltaic.errors import NotFoundError
 from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.read import ReadState
@@ -30,7 +31,10 @@ Step = Mapping[str, tuple[OrdinalSet, OrdinalSet]]
 
 @dataclass(frozen=True, slots=True)
 class Modified:
-    """Records whose key stayed and whose content may have changed: row i before became row i after."""
+    """Records whose key stayed and whose content may have changed: row i before became row i after.
+
+    In rising order of `after`. Where several records share one key, the first ones are paired, and so on.
+    """
 
     before: Ordinals
     """Ordinals in the state before."""
@@ -77,7 +81,7 @@ class TypeChanges:
     def has_key(self) -> bool:
         """True if records can be told apart by a primary key in both states."""
         states = [state for state in (self._before, self._after) if state is not None and self.name in state]
-        return bool(states) and all(key_paths(state, self.name) is not None for state in states)
+        return bool(states) and all(declared_key(state, self.name) is not None for state in states)
 
     def added_keys(self) -> list[tuple[Any, ...]]:
         """The keys of the added records, as Python values in the order of `added`."""
@@ -121,7 +125,11 @@ class TypeChanges:
         none = np.zeros(0, np.int64)
         if not len(added) or not len(removed) or not self.has_key or self._before is None:
             return added, removed, Modified(none, none)
-        old, new = match_keys(key_columns(self._before, self.name, removed), key_columns(self._after, self.name, added))
+        gone = key_digests(key_columns(self._before, self.name, removed))
+        old, new = pair_equal(gone, key_digests(key_columns(self._after, self.name, added)))
+        # Digests come in no order that means anything.
+        order = np.argsort(new)
+        old, new = old[order], new[order]
         modified = Modified(removed[old], added[new])
         return np.delete(added, new), np.delete(removed, old), modified
 
@@ -130,7 +138,7 @@ class TypeChanges:
             raise NotFoundError(f"type {self.name} has no primary key that could be followed")
         if state is None or not len(ordinals):
             return []
-        return list(zip(*(column.to_pylist() for column in key_columns(state, self.name, ordinals)), strict=True))
+        return key_values(state, self.name, ordinals)
 
 
 class Changes(Mapping[str, TypeChanges]):
@@ -151,6 +159,13 @@ class Changes(Mapping[str, TypeChanges]):
     def whole(self) -> bool:
         """True if the state was loaded from a snapshot: every record counts as touched."""
         return self._steps is None
+
+    @cached_property
+    def remodelled(self) -> bool:
+        """True if a type has other fields than before, or values were appended to records that stayed."""
+        if self.before is None:
+            return False
+        return self.before.schemas != self.after.schemas or any(data.appended for data in self.after.types.values())
 
     def __getitem__(self, name: str) -> TypeChanges:
         if name not in self._names:

@@ -2,15 +2,16 @@
 
     consumer = Consumer("s3://bucket/movies/chain")
     consumer.refresh()
-    consumer["Movie"][7].title
+    consumer["Movie"][7].title             # by primary key
+    consumer.lookup.hash("Movie", "year")  # an index, kept over refreshes
 
     with Consumer(url) as consumer:        # follows in the background
         with consumer.hold() as state:     # stays at one version for a long read
             ...
 
-A refresh never changes a state: it makes the next one and swaps one reference. A reader that took `consumer.state`
-reads one version for as long as it likes. There is no thread before `start`, and none in a forked child until it uses
-the consumer.
+A refresh never changes a state: it makes the next one, with its indexes, and swaps one reference. A reader that took
+`consumer.state` reads one version for as long as it likes. There is no thread before `start`, and none in a forked
+child until it uses the consumer.
 """
 
 import logging
@@ -23,8 +24,9 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from deltaic.consumer.append import append_mode
 from deltaic.consumer.background import BackgroundLoop
 from deltaic.consumer.cache import DEFAULT_LIMIT_BYTES, BlobCache, default_folder
 from deltaic.consumer.cached import CachedType
@@ -37,17 +39,26 @@ from deltaic.consumer.refresher import DoubleSnapshot, Refresher, Settings
 from deltaic.consumer.report import Refresh, Status
 from deltaic.consumer.sharing import Share
 from deltaic.errors import DeltaicError, InputError, NotFoundError
+from deltaic.index.catalog import Lookup
+from deltaic.index.tables import KeylessTable, TypeTable
 from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
-from deltaic.state.view import TypeView
 from deltaic.storage.announced import MAIN
 from deltaic.storage.local import LocalStore
 from deltaic.storage.store import Store
 from deltaic.storage.urls import open_store
 from deltaic.storage.watch import MAX_DELAY_SECONDS, Watcher
+from deltaic.wire.append import AppendMode
+
+if TYPE_CHECKING:
+    from deltaic.consumer.searching import Hits
+    from deltaic.index.typed_table import TypedTable
+    from deltaic.table.rows.table import Table
 
 log = logging.getLogger("deltaic.consumer")
+
+T = TypeVar("T")
 
 STOP_SECONDS = 10.0
 """How long `stop` waits for a refresh that is under way."""
@@ -70,6 +81,9 @@ class Consumer:
         double_snapshot: whether a loaded state may be replaced by a snapshot; a function gets both versions.
         cached_types: small types to hold as Python values.
         longevity: what becomes of replaced states that someone holds; None lets them live.
+        schema_append: what to take of fields that deltas append: `full` (the producer's new fields and types are
+            here with the next delta), `values` (of fields that are here already) or `off`.
+        table: the table that the chain is published from, to search in; `Dataset.consumer` gives it by itself.
         listeners: told of each refresh.
         poll_seconds: how often the background looks at the announcement.
         clock: seconds since 1970.
@@ -91,6 +105,8 @@ class Consumer:
         double_snapshot: DoubleSnapshot = True,
         cached_types: Iterable[str] = (),
         longevity: Longevity | None = None,
+        schema_append: AppendMode | Literal["off", "values", "full"] = AppendMode.FULL,
+        table: "str | os.PathLike[str] | Store | Table | None" = None,
         listeners: Iterable[RefreshListener] = (),
         poll_seconds: float = 1.0,
         clock: Callable[[], float] = time.time,
@@ -104,7 +120,7 @@ class Consumer:
         self.poll_seconds = poll_seconds
         self.metrics = ConsumerMetrics()
         """Counters of this consumer."""
-        self._reopening = {"cache_dir": cache_dir, "cache_limit_bytes": cache_limit_bytes}
+        self._reopening = {"cache_dir": cache_dir, "cache_limit_bytes": cache_limit_bytes, "table": table}
         self._clock, self._executor = clock, executor
         self._keeper = StateKeeper(longevity, clock)
         self._listeners = Listeners((self.metrics, *listeners))
@@ -119,6 +135,7 @@ class Consumer:
             max_deltas=max_deltas,
             double_snapshot=double_snapshot,
             clock=clock,
+            schema_append=append_mode(schema_append),
         )
         self._refresher = Refresher(
             self._settings,
@@ -168,8 +185,82 @@ class Consumer:
             self._start_again()
         return self._refresher.version
 
-    def __getitem__(self, name: str) -> TypeView:
-        return self.state[name]
+    @property
+    def lookup(self) -> Lookup:
+        """The indexes and tables of the loaded state.
+
+        `consumer.lookup.hash("Movie", "year")` makes an index, which is there from then on: each refresh carries it on
+        before the new state is seen. What is taken from here stays at its version; ask again to see the next.
+        """
+        loaded = self._refresher.loaded
+        if loaded is None or self._restart:
+            return self.loaded.lookup
+        return loaded.lookup
+
+    def __getitem__(self, name: str) -> TypeTable | KeylessTable:
+        """The records of a type in the loaded state: a mapping by primary key; by ordinal as `.view`."""
+        # Written out, because every look-up of a service comes through here.
+        loaded = self._refresher.loaded
+        if loaded is None or self._restart:
+            loaded = self.loaded
+        table = loaded.lookup.tables.get(name)
+        return loaded.lookup[name] if table is None else table
+
+    def __contains__(self, name: object) -> bool:
+        """True if the loaded state has a type of that name."""
+        return name in self.state
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the types of the loaded state."""
+        return iter(self.state)
+
+    def typed(self, cls: type[T]) -> "TypedTable[T]":
+        """The records of the type that a class stands for, as objects of that class, in the loaded state."""
+        return self.lookup.typed(cls)
+
+    def search(
+        self,
+        type_name: str,
+        query: Any,
+        *,
+        k: int | None = 10,
+        where: Any = None,
+        snippets: Iterable[str] = (),
+        **options: Any,
+    ) -> "Hits":
+        """Search the records of a type by text, at exactly the version that is loaded.
+
+        Args:
+            type_name: the type.
+            query: in the query language of tables: `title:matrix year:[1990 TO 2000]`.
+            k: so many of the best; None: all.
+            where: a predicate that records must fulfil too.
+            snippets: columns whose best part of the text is wanted.
+            options: as for `Table.search`.
+
+        Raises:
+            NotFoundError: the chain has neither a table nor an index of its own, or its table forgot the version.
+        """
+        from deltaic.consumer.searching import search_chain, search_table
+
+        loaded, options = self.loaded, {**options, "k": k, "where": where, "snippets": tuple(snippets)}
+        table = self._searched_table()
+        if table is None:
+            return search_chain(self._settings, loaded.version, loaded.lookup, type_name, query, **options)
+        return search_table(table, loaded.lookup, type_name, query, **options)
+
+    def _searched_table(self) -> "Table | None":
+        given = self._reopening["table"]
+        if given is None or hasattr(given, "scan"):
+            return given  # type: ignore[return-value]
+        from deltaic.table.rows.table import Table
+
+        try:
+            opened = Table.open(given)  # type: ignore[arg-type]
+        except NotFoundError:
+            return None
+        self._reopening["table"] = opened
+        return opened
 
     @contextmanager
     def hold(self) -> Iterator[ReadState]:
@@ -380,7 +471,8 @@ class Consumer:
             loaded = self._refresher.loaded
             if loaded is not None:
                 self._keeper.replaced(loaded.version, loaded.state)
-                self._refresher.loaded = replace(loaded, state=self._keeper.shown(loaded.version, loaded.base))
+                lookup = self._keeper.shown(loaded.version, loaded.indexes)
+                self._refresher.loaded = replace(loaded, state=lookup.state, lookup=lookup)
         self._keeper.check()
 
     @property
@@ -458,6 +550,7 @@ class Consumer:
             "double_snapshot": told.double_snapshot,
             "cached_types": self._refresher.cached_names,
             "longevity": self.longevity,
+            "schema_append": told.schema_append,
             "listeners": tuple(one for one in self._listeners.all() if one is not self.metrics),
             "poll_seconds": self.poll_seconds,
         }

@@ -6,7 +6,8 @@ period in which its use is fine, then a *detection* period in which each use is 
 *dropped* if no use was seen, or in any case with `force_drop`: its memory goes, and using it or its views raises
 NotFoundError.
 
-What cannot be taken away is a record that was handed out: it holds the arrays it reads, and they go with it.
+Tables and look-ups of a state go with it. What cannot be taken away is a record or an index that was handed out: it
+holds the arrays it reads, and they go with it.
 """
 
 import logging
@@ -18,6 +19,8 @@ from typing import Any, NoReturn
 
 from deltaic.binary.arrow import ArrowTable
 from deltaic.errors import InputError, NotFoundError
+from deltaic.index.catalog import Lookup
+from deltaic.index.index_set import IndexSet
 from deltaic.state.arrow import BATCH_ROWS
 from deltaic.state.columns import CollectionColumn, Column, InvalidText
 from deltaic.state.read import ReadState
@@ -92,7 +95,8 @@ class Guard:
 class GuardedState(ReadState):
     """A state that can be dropped while someone holds it."""
 
-    def __init__(self, inner: ReadState, guard: Guard) -> None:
+    def __init__(self, indexes: IndexSet, guard: Guard) -> None:
+        inner = indexes.state
         super().__init__(
             inner.types,
             tag=inner.tag,
@@ -102,7 +106,13 @@ class GuardedState(ReadState):
         )
         # Views are made over the inner state: what the kernels know of it goes with it.
         self._inner = inner
+        self._indexes = indexes
         self._guard = guard
+
+    def indexes(self) -> IndexSet:
+        """The indexes of the state, for somebody who reads now."""
+        self._guard.use()
+        return self._indexes
 
     def __getitem__(self, name: str) -> TypeView:
         self._guard.use()
@@ -113,7 +123,7 @@ class GuardedState(ReadState):
 
     def __getattr__(self, name: str) -> Any:
         # Reached only for what a drop took away.
-        if name in ("types", "_inner"):
+        if name in ("types", "_inner", "_indexes"):
             self.__dict__["_guard"].refuse()
         raise AttributeError(name)
 
@@ -125,6 +135,7 @@ class GuardedState(ReadState):
         self._views.clear()
         self.__dict__.pop("types", None)
         self.__dict__.pop("_inner", None)
+        self.__dict__.pop("_indexes", None)
 
 
 class GuardedView(TypeView):
@@ -205,9 +216,13 @@ class StateKeeper:
         self._clock = clock
         self._replaced: list[_Replaced] = []
 
-    def shown(self, version: int, state: ReadState) -> ReadState:
-        """What readers are given: the state itself, or one that can be dropped."""
-        return state if self.settings is None else GuardedState(state, Guard(version))
+    def shown(self, version: int, indexes: IndexSet) -> Lookup:
+        """What readers are given: the state itself with its indexes, or one that can be dropped."""
+        if self.settings is None:
+            return Lookup(indexes.state, indexes)
+        from deltaic.consumer.guarded import GuardedLookup
+
+        return GuardedLookup(GuardedState(indexes, Guard(version)))
 
     def replaced(self, version: int, shown: ReadState) -> None:
         """A state is not the current one any more."""

@@ -28,6 +28,15 @@ class Counts:
     """Bytes that came from copies on this host."""
     stuck: int = 0
     """How often the consumer got stuck."""
+    appended_bytes: int = 0
+    """Bytes of appended sections that were read."""
+    appended_fields: int = 0
+    """Fields that got values from them."""
+    appended_values: int = 0
+    """Values that were put into records that did not change."""
+    appended_skipped_fields: int = 0
+    """Fields with values that this consumer does not have, or has with another type."""
+    appended_seconds: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     """By step of a refresh, all together."""
     version: int | None = None
@@ -50,6 +59,7 @@ class ConsumerMetrics(RefreshListener):
         """Count a refresh."""
         snapshots = sum(step.blob.startswith("snapshot") for step in refresh.steps)
         from_store = sum(step.size_bytes for step in refresh.steps if not step.from_cache)
+        appended = [step.appended for step in refresh.steps if step.appended is not None]
         with self._mutex:
             old = self._counts
             seconds = {step: old.seconds.get(step, 0.0) + spent for step, spent in refresh.seconds.items()}
@@ -61,6 +71,11 @@ class ConsumerMetrics(RefreshListener):
                 failed_transitions=old.failed_transitions + len(refresh.failures),
                 fetched_bytes=old.fetched_bytes + from_store,
                 cached_bytes=old.cached_bytes + refresh.size_bytes - from_store,
+                appended_bytes=old.appended_bytes + sum(one.size_bytes for one in appended),
+                appended_fields=old.appended_fields + sum(one.fields for one in appended),
+                appended_values=old.appended_values + sum(one.values for one in appended),
+                appended_skipped_fields=old.appended_skipped_fields + sum(one.skipped_fields for one in appended),
+                appended_seconds=old.appended_seconds + sum(one.seconds for one in appended),
                 seconds=seconds,
                 version=refresh.to_version,
                 last_refresh_seconds=refresh.total_seconds,

@@ -5,7 +5,7 @@ States on the way are seen by nobody. If a blob fails, `StepFailed` says which, 
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deltaic.consumer.apply import StateMaker, changed_ordinals, read_step
 from deltaic.consumer.cached import CachedType
@@ -14,10 +14,13 @@ from deltaic.consumer.fetch import Fetcher
 from deltaic.consumer.report import RefreshStep
 from deltaic.consumer.route import Route
 from deltaic.errors import DeltaicError, StorageError
+from deltaic.index.catalog import Lookup
+from deltaic.index.index_set import IndexSet
 from deltaic.limits import Limits
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
 from deltaic.storage.chain import BlobName
+from deltaic.wire.append import AppendMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,10 @@ class Loaded:
     shared: bool
     cached: Mapping[str, CachedType]
     """Types that are held as Python values."""
+    indexes: IndexSet = field(repr=False)
+    """The indexes of `base`, which the next refresh carries on."""
+    lookup: Lookup = field(repr=False)
+    """What readers look records up with: of `state`, with these indexes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ class Walk:
         filter: what a snapshot is read with.
         limits: bounds on what the bytes may ask for.
         cancelled: True if the walk should end early.
+        append: what is taken of appended sections.
     """
 
     route: Route
@@ -88,6 +96,7 @@ class Walk:
     filter: Filter | None
     limits: Limits
     cancelled: Callable[[], bool]
+    append: AppendMode = AppendMode.OFF
     _reports: list[RefreshStep] = field(default_factory=list)
     _touched: list[Step] = field(default_factory=list)
 
@@ -141,7 +150,9 @@ class Walk:
             except StorageError as error:
                 raise _StoreFailed(error) from error
             self._reports.append(RefreshStep(str(step), fetched.size_bytes, fetched.from_cache, fetched.verified))
-            return read_step(state, step, fetched, self.filter, self.limits)
+            made = read_step(state, step, fetched, self.filter, self.limits, self.append)
+            self._reports[-1] = replace(self._reports[-1], appended=made.appended)
+            return made
         except StorageError:
             raise
         except DeltaicError as error:

@@ -29,12 +29,15 @@ from deltaic.consumer.route import Planner, Route, Router
 from deltaic.consumer.sharing import Share, open_states
 from deltaic.consumer.times import Times
 from deltaic.errors import ChainError, DeltaicError, InputError, NotFoundError
+from deltaic.index.catalog import Lookup
+from deltaic.index.index_set import IndexSet
 from deltaic.limits import Limits
 from deltaic.state.filter import Filter
 from deltaic.storage.announcement import Announcement, Announcements
 from deltaic.storage.backoff import Backoff
 from deltaic.storage.chain import BlobName, Chain
 from deltaic.storage.store import Store
+from deltaic.wire.append import AppendMode
 
 log = logging.getLogger("deltaic.consumer")
 
@@ -59,6 +62,7 @@ class Settings:
     max_deltas: int
     double_snapshot: DoubleSnapshot
     clock: Callable[[], float]
+    schema_append: AppendMode = AppendMode.FULL
 
 
 class Refresher:
@@ -106,7 +110,9 @@ class Refresher:
         self._backoff = Backoff(attempts=3, sleep=self._pause)
         self.announcements = Announcements(settings.store, clock=settings.clock, backoff=self._backoff)
         self._router = Router(settings.store, self._backoff, settings.parts)
-        self._maker: StateMaker = open_states(settings.share, settings.store, settings.filter, settings.parts)
+        self._maker: StateMaker = open_states(
+            settings.share, settings.store, settings.filter, settings.parts, settings.schema_append
+        )
 
     @property
     def version(self) -> int | None:
@@ -200,7 +206,9 @@ class Refresher:
             near = self._maker.nearest(target, expected_bytes(route), self._fingerprint)
         if near is None or near.version in route.withdrawn:
             return None, route
-        start = Loaded(near.version, near.state, near.state, self._verifiable(), True, {})
+        indexes = IndexSet(near.state)
+        lookup = Lookup(near.state, indexes)
+        start = Loaded(near.version, near.state, near.state, self._verifiable(), True, {}, indexes, lookup)
         with times("plan"):
             onward = self._route(target, start, allow)
         helps = onward.plan.version == target and not onward.plan.starts_with_snapshot
@@ -234,7 +242,8 @@ class Refresher:
         state = None if start is None or route.plan.starts_with_snapshot else start.base
         if start is not None and not route.plan.steps:
             return attached(start.base, start.version, None, verifiable=start.verified)
-        walk = Walk(route, state, fetcher, settings.filter, settings.limits, self._cancelled)
+        append = settings.schema_append
+        walk = Walk(route, state, fetcher, settings.filter, settings.limits, self._cancelled, append)
         verified = start is None or start.verified
         return walk.go(self._maker, self._fingerprint, verifiable=self._verifiable(), verified=verified)
 
@@ -274,8 +283,15 @@ class Refresher:
         with times("apply"):
             old = {} if before is None else before.cached
             cached = {name: CachedType.of(walked.state, name, old.get(name), changes) for name in self.cached_names}
-        shown = self.keeper.shown(version, walked.state)
-        loaded = Loaded(version, shown, walked.state, walked.verified, walked.shared, cached)
+        with times("index"):
+            home = self._maker.index_home(walked.state)
+            indexes = (
+                IndexSet(walked.state, home=home)
+                if before is None
+                else before.indexes.refreshed(walked.state, touched, home)
+            )
+        lookup = self.keeper.shown(version, indexes)
+        loaded = Loaded(version, lookup.state, walked.state, walked.verified, walked.shared, cached, indexes, lookup)
         with times("swap"):
             with self.gate.swapping(self._cancelled) as free:
                 if not free:

@@ -1,11 +1,12 @@
 """What a consumer tells: the report of a refresh, and its state of health."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from deltaic.consumer.changes import Changes
 from deltaic.consumer.failed import FailedTransition
+from deltaic.state.append import AppendReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class RefreshStep:
     """True if it was compared with its announced checksum."""
     shared: bool = False
     """True if the state after it is one copy for all processes of the host."""
+    appended: AppendReport | None = None
+    """What its appended section did; None if it has none, or none was read."""
 
     def to_dict(self) -> dict[str, Any]:
         """The step as plain values."""
@@ -29,6 +32,7 @@ class RefreshStep:
             "from_cache": self.from_cache,
             "verified": self.verified,
             "shared": self.shared,
+            "appended": None if self.appended is None else asdict(self.appended),
         }
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-STEPS = ("plan", "fetch", "verify", "apply", "swap", "notify")
+STEPS = ("plan", "fetch", "verify", "apply", "index", "swap", "notify")
 """The steps of a refresh, in order."""
 
 

@@ -24,6 +24,7 @@ from deltaic.storage.announcement import Announcement, Announcements
 from deltaic.storage.backoff import Backoff
 from deltaic.storage.chain import BlobKind, BlobName, Chain
 from deltaic.storage.store import Store
+from deltaic.wire.append import AppendMode
 
 VERSION_TAG = "hollow.blob.to.version"
 """The header tag in which a producer writes the version that a blob leads to."""
@@ -222,7 +223,8 @@ class _Check:
         self.progress(str(blob))
         route = Route(Plan((blob,), blob.to_version), {str(blob): self._artifacts.get(str(blob))})
         try:
-            state = read_step(before, blob, self._fetcher().fetch(blob, route), None, self.limits)
+            fetched = self._fetcher().fetch(blob, route)
+            state = read_step(before, blob, fetched, None, self.limits, AppendMode.FULL)
         except StorageError:
             raise
         except DeltaicError as error:

@@ -49,9 +49,18 @@ from deltaic.wire.header import read_header
 
 if TYPE_CHECKING:
     from deltaic.consumer.consumer import Consumer
+    from deltaic.dataset.publishing import EngineName, Published
+    from deltaic.table.rows.table import Table
+    from deltaic.table.search.result import SearchResult
 
 CHAIN = "chain"
 """The folder of the chain inside a dataset."""
+
+TABLE = "table"
+"""The folder of the table inside a dataset."""
+
+TYPE_KEY = "deltaic.dataset.type"
+"""In the table's configuration: the type of the model whose records are its rows."""
 
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _HEADER_BYTES = 32 << 20
@@ -86,6 +95,8 @@ class Dataset:
         self.store = store
         self._given_model = model
         self._source = source
+        self._table: Table | None = None
+        self._publisher: tuple[dict[str, Any], Producer] | None = None
 
     @classmethod
     def create(
@@ -94,7 +105,9 @@ class Dataset:
         model: Model | SchemaSet | type | Iterable[Any],
         *,
         name: str | None = None,
+        table: bool | str = False,
         exist_ok: bool = False,
+        **table_options: Any,
     ) -> "Dataset":
         """Make a dataset in a folder, which holds none yet.
 
@@ -102,13 +115,21 @@ class Dataset:
             url: the folder.
             model: the model, its schemas, or the classes it is made of.
             name: for people; the last part of the URL by default.
+            table: make the table too, from which versions are published; or the name of the type that its rows have.
             exist_ok: open the dataset if there is one; its own model counts then.
+            table_options: as for `create_table`.
 
         Raises:
             CommitConflictError: there is a dataset already.
         """
         store = _store(url)
         whole = model_of(model)
+        if table_options and not table:
+            raise InputError(f"{', '.join(table_options)}: only for a dataset with a table (table=True)")
+        if table:
+            from deltaic.dataset.columns import root_type
+
+            root_type(whole, table if isinstance(table, str) else None)  # before anything is written
         description = Description(
             FORMAT, secrets.token_hex(16), name or _default_name(store), int(time.time() * 1000), describe(whole)
         )
@@ -122,10 +143,15 @@ class Dataset:
                 raise
             if found._source.description is None or found._source.description.token != description.token:
                 if exist_ok:
+                    if table and not found.has_table:
+                        found.create_table(type_name=table if isinstance(table, str) else None, **table_options)
                     return found
                 raise CommitConflictError(f"{store.url} holds a dataset already: open it") from error
             etag = found._source.etag
-        return cls(store, whole, _Source(description, etag, {}))
+        made = cls(store, whole, _Source(description, etag, {}))
+        if table:
+            made.create_table(type_name=table if isinstance(table, str) else None, **table_options)
+        return made
 
     @classmethod
     def open(cls, url: str | os.PathLike[str] | Store) -> "Dataset":
@@ -217,6 +243,126 @@ class Dataset:
             etag = found._source.etag
         return Dataset(self.store, whole, _Source(description, etag, self._source.unknown))
 
+    @property
+    def has_table(self) -> bool:
+        """True if the dataset has a table."""
+        try:
+            return self.table is not None
+        except NotFoundError:
+            return False
+
+    @property
+    def table(self) -> "Table":
+        """The table in which the rows rest.
+
+        Raises:
+            NotFoundError: the dataset is a chain without a table.
+        """
+        if self._table is None:
+            from deltaic.table.rows.table import Table
+
+            if self.is_bare:
+                raise NotFoundError(f"{self.store.url} is a bare chain: it has no table")
+            try:
+                self._table = Table.open(self.store.child(TABLE))
+            except NotFoundError as error:
+                raise NotFoundError(f"{self.store.url} has no table: create_table() makes one") from error
+        return self._table
+
+    @property
+    def table_type(self) -> str:
+        """The type whose records are the rows of the table."""
+        from deltaic.dataset.columns import root_type
+
+        found = self.table.files.snapshot().metadata.configuration.get(TYPE_KEY)
+        return root_type(self.model, found)
+
+    def create_table(self, *, type_name: str | None = None, **options: Any) -> "Table":
+        """Make the table of this dataset, without rows; options as for `Table.create`.
+
+        Columns and key come from the model.
+
+        Args:
+            type_name: the type whose records are the rows; not needed if the model has one root.
+            options: as for `Table.create`: `partition_by`, `index`, `constraints`, …
+        """
+        from deltaic.dataset.columns import key_columns, root_type, table_columns
+        from deltaic.table.rows.table import Table
+
+        if self.is_bare:
+            raise InputError("a bare chain has no folder for a table: Dataset.create makes one")
+        root = root_type(self.model, type_name)
+        carried = {**options.pop("configuration", {}), TYPE_KEY: root}
+        options.setdefault("key", key_columns(self.model, root))
+        self._table = Table.create(
+            self.store.child(TABLE), table_columns(self.model, root), configuration=carried, **options
+        )
+        return self._table
+
+    def publish(
+        self,
+        *,
+        version: int | None = None,
+        full: bool = False,
+        note: str | None = None,
+        engine: "EngineName" = "auto",
+        spark: Any = None,
+        **producer_options: Any,
+    ) -> "Published":
+        """Publish what the table holds as the next version of the chain.
+
+        Only rows that changed since the version before are read, if the type has a key. A column that the table has
+        and the model has not becomes a field of the model. Nothing changed: no version.
+
+        Args:
+            version: of the table; the newest by default.
+            full: read all rows, even if the changes would do.
+            note: free text about the version.
+            engine: `embedded` in this process, `spark` on a cluster; `auto` takes Spark if a session is given and the
+                data do not fit here.
+            spark: a Spark session.
+            producer_options: as for `Producer`.
+
+        Raises:
+            ValidationError: two rows have one key, or a validator refused the version.
+            SchemaError: the table changed in a way that deltas cannot carry.
+        """
+        from deltaic.dataset.publishing import grow_model, publish_table
+
+        following, growth = grow_model(self, version)
+        if growth is not None:
+            self._given_model, self._source = following._given_model, following._source
+        producer = self._producer_for(producer_options, changed=growth is not None)
+        try:
+            return publish_table(
+                self,
+                producer,
+                version=version,
+                full=full,
+                note=note,
+                engine=engine,
+                spark=spark,
+                growth=growth,
+            )
+        finally:
+            # The lease is given back, so that others may publish; what is known of the version is kept.
+            producer.close()
+
+    def _producer_for(self, options: dict[str, Any], *, changed: bool) -> Producer:
+        if self._publisher is not None and self._publisher[0] == options:
+            producer = self._publisher[1]
+            if changed:
+                producer.change_model(self.model)
+            return producer
+        producer = self.producer(**options)
+        self._publisher = (dict(options), producer)
+        return producer
+
+    def search(self, query: Any, **options: Any) -> "SearchResult":
+        """Search the newest rows of the table; options as for `Table.search`."""
+        found: SearchResult = self.table.search(query, **options)
+        return found
+
     def producer(self, model: Model | SchemaSet | type | Iterable[Any] | None = None, **options: Any) -> Producer:
         """A producer of this dataset; options as for `Producer`.
 
@@ -232,6 +378,8 @@ class Dataset:
         """A consumer of this dataset; options as for `Consumer`."""
         from deltaic.consumer.consumer import Consumer
 
+        if not self.is_bare:
+            options.setdefault("table", self.store.child(TABLE))
         return Consumer(self.chain, **options)
 
     def versions(self) -> tuple[DatasetVersion, ...]:

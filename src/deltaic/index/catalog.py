@@ -5,34 +5,42 @@ A `Lookup` belongs to one state and never changes but for indexes that are added
 the new state with the new ones.
 """
 
-import threading
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from deltaic.errors import InputError, NotFoundError, SchemaError
 from deltaic.index.hashed import HashIndex
 from deltaic.index.index_set import IndexSet
 from deltaic.index.plan import Index
 from deltaic.index.prefix import PrefixIndex
-from deltaic.index.primary import PrimaryKeyIndex, UniqueKeyIndex, declared_key
+from deltaic.index.primary import PrimaryKeyIndex, UniqueKeyIndex
 from deltaic.index.ranges import RangeIndex
 from deltaic.index.tables import KeylessTable, TypeTable
 from deltaic.index.touched import Step
-from deltaic.index.typed_table import TypedTable
 from deltaic.state.read import ReadState
-from deltaic.state.typed import typed
+
+if TYPE_CHECKING:
+    from deltaic.index.typed_table import TypedTable
 
 T = TypeVar("T")
 
 
 class Lookup:
-    """The indexes and tables of one state. Safe to use from many threads."""
+    """The indexes and tables of one state. Safe to use from many threads.
 
-    def __init__(self, state: ReadState, indexes: Iterable[Index] = ()) -> None:
+    Args:
+        state: the state that everything here belongs to.
+        indexes: those that are there already, alone or as a set that others use too.
+    """
+
+    def __init__(self, state: ReadState, indexes: Iterable[Index] | IndexSet = ()) -> None:
         # Tables hold the indexes and not this object: no circle keeps a state until the collector comes by.
-        self._indexes = IndexSet(state, indexes)
-        self._tables: dict[str, TypeTable | KeylessTable] = {}
-        self._making = threading.Lock()
+        self._own = indexes if isinstance(indexes, IndexSet) else IndexSet(state, indexes)
+        self.tables: dict[str, TypeTable | KeylessTable] = {}
+        """The tables that were asked for so far, by type; those of others come with `lookup[name]`."""
+
+    @property
+    def _indexes(self) -> IndexSet:
+        return self._own
 
     @property
     def state(self) -> ReadState:
@@ -65,18 +73,23 @@ class Lookup:
 
     def __getitem__(self, type_name: str) -> TypeTable | KeylessTable:
         """The records of a type: by key, if it has one."""
-        table = self._tables.get(type_name)
+        table = self.tables.get(type_name)
         if table is None:
-            keyed = declared_key(self.state, type_name) is not None
-            with self._making:
-                table = self._tables.get(type_name)
+            keyed = self._indexes.primary_key(type_name) is not None
+            with self._indexes.making:
+                table = self.tables.get(type_name)
                 if table is None:
-                    made = TypeTable(self._indexes, type_name) if keyed else KeylessTable(self._indexes, type_name)
-                    table = self._tables[type_name] = made
+                    table = self.tables[type_name] = self._table(type_name, keyed)
         return table
 
-    def typed(self, cls: type[T]) -> TypedTable[T]:
+    def _table(self, type_name: str, keyed: bool) -> TypeTable | KeylessTable:
+        return TypeTable(self._indexes, type_name) if keyed else KeylessTable(self._indexes, type_name)
+
+    def typed(self, cls: type[T]) -> "TypedTable[T]":
         """The records of the type that a class stands for, as objects of that class."""
+        from deltaic.index.typed_table import TypedTable
+        from deltaic.state.typed import typed
+
         reader = typed(cls)
         return TypedTable(self[reader.type_name], reader)
 
@@ -91,22 +104,12 @@ class Lookup:
                 built anew. Indexes of types and fields that the state does not have are left out.
             steps: what each delta on the way touched: by type, the ordinals populated before and after it.
         """
-        if state is self.state:
-            return self
-        return Lookup(state, [index.update(state, steps) for index in self.indexes() if _fits(index, state)])
+        return self if state is self.state else Lookup(state, self._indexes.refreshed(state, steps))
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the indexes take beside the state."""
-        return sum(index.nbytes for index in self.indexes())
+        return self._indexes.nbytes
 
     def __repr__(self) -> str:
         return f"Lookup({len(self.indexes())} indexes, {self.nbytes:,} bytes, state {self.state.tag:016x})"
-
-
-def _fits(index: Index, state: ReadState) -> bool:
-    try:
-        index._traverse(state, index.definition)
-    except (SchemaError, NotFoundError, InputError):
-        return False
-    return True

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from deltaic.errors import InputError
 from deltaic.index.layers import Layer, advanced
-from deltaic.index.touched import Step, points_elsewhere, touched_between
+from deltaic.index.touched import Step, points_elsewhere, removed_between, touched_between
 from deltaic.index.traversal import Traversal
 from deltaic.kernels import keys
 from deltaic.state.bitset import OrdinalSet
@@ -33,6 +33,8 @@ class Counts:
     """From the records that came and went."""
     compactions: int = 0
     """Updates that also made the lowest layer anew, because much had changed since it was made."""
+    attached: int = 0
+    """How often another process of the host had made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,9 @@ class Following(Generic[Entries]):
         index.state, index.definition, index.counts = state, definition, counts
         index._traversal, index._wary = traversal, wary
         if layers is None:
-            layers = (Layer(index._make(state, None), state.types[definition.type_name].populated),)
+            # A copy: the bits of a state are memory of that state, which goes on to be another one's.
+            every = OrdinalSet.from_words(state.types[definition.type_name].populated.words.copy())
+            layers = (Layer(index._make(state, None), every),)
         index.layers = layers
         index._open()
         return index
@@ -166,18 +170,20 @@ class Following(Generic[Entries]):
             traversal = self._traverse(state, self.definition)
             counts = replace(self.counts, builds=self.counts.builds + 1)
             return self._made(state, self.definition, traversal, None, counts, wary=False)
-        wary = self._wary or points_elsewhere(state, self._traversal.edges, touched)
-        if wary:
-            # What such references lead to may change without a trace: no update is trusted from here on.
+        edges = self._traversal.edges
+        if self._wary or points_elsewhere(state, edges, touched):
+            # What references to removed records lead to may change without a trace: no update is trusted from then on.
+            wary = self._wary or points_elsewhere(state, edges, removed_between(self.state, state, names, steps))
             counts = replace(self.counts, builds=self.counts.builds + 1)
-            return self._made(state, self.definition, self._traversal, None, counts, wary=True)
+            return self._made(state, self.definition, self._traversal, None, counts, wary=wary)
         populated = state.types[self.definition.type_name].populated
 
         def make(roots: OrdinalSet) -> Entries:
             return self._make(state, None if len(roots) == len(populated) else roots)
 
         layers, anew = advanced(self.layers, touched[self.definition.type_name], populated, make)
-        counts = Counts(self.counts.builds, self.counts.updates + 1, self.counts.compactions + anew)
+        before = self.counts
+        counts = replace(before, updates=before.updates + 1, compactions=before.compactions + anew)
         return self._made(state, self.definition, self._traversal, layers, counts, wary=False)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -204,7 +210,9 @@ class Following(Generic[Entries]):
         }
 
     @classmethod
-    def rebuild(cls, state: ReadState, description: Mapping[str, Any], arrays: Arrays) -> Self:
+    def rebuild(
+        cls, state: ReadState, description: Mapping[str, Any], arrays: Arrays, counts: Counts | None = None
+    ) -> Self:
         """The index that `describe` and `arrays` came from, on the same state; the arrays are used as they are."""
         if description["kind"] != cls.KIND or description["tag"] != f"{state.tag:016x}":
             raise InputError(f"these are arrays of a {description['kind']} index of state {description['tag']}")
@@ -219,7 +227,7 @@ class Following(Generic[Entries]):
             roots, stale = OrdinalSet.from_words(own["roots"]), OrdinalSet.from_words(own["stale"])
             layers.append(Layer(bare._from_entry_arrays(own), roots, stale))
         wary = bool(description["wary"])
-        return cls._made(state, definition, bare._traversal, tuple(layers), Counts(), wary=wary)
+        return cls._made(state, definition, bare._traversal, tuple(layers), counts or Counts(), wary=wary)
 
     def __repr__(self) -> str:
         return f"<{self.definition}, {len(self.layers)} layers, {self.nbytes:,} bytes>"

@@ -74,7 +74,8 @@ def make_plan(
     type_name: str,
     asked: Sequence[Condition],
     indexes: Sequence[Index],
-    key: Callable[[], PrimaryKeyIndex | None],
+    key_paths: Sequence[str],
+    key: Callable[[], PrimaryKeyIndex],
 ) -> Plan:
     """Choose the steps.
 
@@ -83,10 +84,11 @@ def make_plan(
         type_name: the type of the records that are wanted.
         asked: the conditions, all of which have to hold.
         indexes: those there are.
-        key: gives the index by primary key, which is made if it serves; None if the type has no key.
+        key_paths: the primary key of the type; empty if it has none.
+        key: gives the index by primary key, which is made only if it serves.
     """
     left = {condition.name: condition for condition in asked}
-    first = _by_key(left, key) or _by_index(state, type_name, left, indexes)
+    first = _by_key(_full_names(state, type_name, key_paths), left, key) or _by_index(state, type_name, left, indexes)
     steps = []
     if first is not None:
         steps.append(first)
@@ -110,9 +112,9 @@ def run_plan(state: ReadState, plan: Plan) -> Ordinals:
     return populated.ordinals() if found is None else found
 
 
-def _by_key(left: dict[str, Condition], key: Callable[[], PrimaryKeyIndex | None]) -> PlanStep | None:
-    index = key() if any(condition.values is not None for condition in left.values()) else None
-    return None if index is None else _equal_step(index, _names(index), left)
+def _by_key(names: tuple[str, ...], left: dict[str, Condition], key: Callable[[], PrimaryKeyIndex]) -> PlanStep | None:
+    chosen = _equal_conditions(names, left) if names else None
+    return None if chosen is None else PlanStep(chosen, key())
 
 
 def _by_index(
@@ -143,16 +145,24 @@ def _worth(step: PlanStep) -> tuple[bool, int]:
 
 
 def _names(index: Index) -> tuple[str, ...]:
-    schemas = {name: data.schema for name, data in index.state.types.items()}
-    definition = index.definition
-    return tuple(
-        str(resolve_path(schemas, definition.type_name, path, through_collections=True)) for path in definition.match
-    )
+    return _full_names(index.state, index.definition.type_name, index.definition.match)
+
+
+def _full_names(state: ReadState, type_name: str, paths: Sequence[str]) -> tuple[str, ...]:
+    """Paths with every segment that they go through."""
+    schemas = {name: data.schema for name, data in state.types.items()}
+    return tuple(str(resolve_path(schemas, type_name, path, through_collections=True)) for path in paths)
 
 
 def _equal_step(
     index: PrimaryKeyIndex | HashIndex, names: tuple[str, ...], left: dict[str, Condition]
 ) -> PlanStep | None:
+    chosen = _equal_conditions(names, left)
+    return None if chosen is None else PlanStep(chosen, index)
+
+
+def _equal_conditions(names: tuple[str, ...], left: dict[str, Condition]) -> tuple[Condition, ...] | None:
+    """The conditions that an index by these values answers; None if it does not."""
     if len(set(names)) != len(names) or any(name not in left for name in names):
         return None
     chosen = tuple(left[name] for name in names)
@@ -162,9 +172,7 @@ def _equal_step(
         if values is None or any(value is None for value in values):
             return None
         combinations *= len(values)
-    if combinations > _MOST_COMBINATIONS or _share_a_collection(chosen):
-        return None
-    return PlanStep(chosen, index)
+    return None if combinations > _MOST_COMBINATIONS or _share_a_collection(chosen) else chosen
 
 
 def _share_a_collection(chosen: Sequence[Condition]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from deltaic.compare.keys import declared_key, key_values
 from deltaic.errors import InputError, ValidationError
 from deltaic.index.following import Arrays, Definition, Following
 from deltaic.index.keyed_values import query_columns
@@ -36,8 +37,8 @@ class KeyEntries:
     """Hashes and ordinals; `deltaic.kernels` `keys` says how."""
     nulls: Ordinals
     """Records that have a null in their key and are not in the table, rising."""
-    exact: bool
-    """True if equal hashes are equal keys, as with numbers of 32 bits, whose hash tells them apart."""
+    exact: NDArray[np.bool_]
+    """One value, True if equal hashes are equal keys, as with numbers of 32 bits, whose hash tells them apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,9 +67,11 @@ class PrimaryKeyIndex(keys.KeyFinder, Following[KeyEntries]):
             paths: the fields of the key, dotted where they lie behind references; None takes the type's primary key.
         """
         if paths is None:
-            paths = declared_key(state, type_name)
+            paths = declared_key(state, state[type_name].name)
             if paths is None:
-                raise InputError(f"type {type_name} has no primary key: say which fields are the key", "NoKey")
+                raise InputError(
+                    f"type {type_name} has no primary key to follow: say which fields are the key", "NoKey"
+                )
         match = (paths,) if isinstance(paths, str) else tuple(paths)
         return cls._build(state, Definition(cls.KIND, type_name, match))
 
@@ -90,26 +93,27 @@ class PrimaryKeyIndex(keys.KeyFinder, Following[KeyEntries]):
         if len(found) != len(every):
             nulls = every.difference(OrdinalSet.from_ordinals(found)).ordinals()
         table = keys.fill_table(hashes, found, None, hashing.hash_table_size(len(found)))
-        return KeyEntries(table, nulls, exact=False)
+        return KeyEntries(table, nulls, np.array([False]))
 
     def _make_from_numbers(self, state: ReadState, roots: OrdinalSet | None, position: int) -> KeyEntries:
         records = records_of(state)
         number = records.number(self.definition.type_name)
         every = state.types[self.definition.type_name].populated if roots is None else roots
         size = hashing.hash_table_size(len(every))
-        return KeyEntries(*keys.number_table(records.reader, number, position, every.words, size))
+        table, nulls, exact = keys.number_table(records.reader, number, position, every.words, size)
+        return KeyEntries(table, nulls, np.array([exact]))
 
     def _open(self) -> None:
         records = records_of(self.state)
         number = records.number(self.definition.type_name)
-        tables = tuple((layer.entries.table, layer.stale_words, layer.entries.exact) for layer in self.layers)
+        tables = tuple((one.entries.table, one.stale_words, bool(one.entries.exact[0])) for one in self.layers)
         keys.KeyFinder.__init__(self, records.reader, number, self._traversal.key_paths, tables)
 
     def _entry_arrays(self, entries: KeyEntries) -> dict[str, NDArray[Any]]:
-        return {"table": entries.table, "nulls": entries.nulls, "exact": np.array([entries.exact])}
+        return {"table": entries.table, "nulls": entries.nulls, "exact": entries.exact}
 
     def _from_entry_arrays(self, arrays: Arrays) -> KeyEntries:
-        return KeyEntries(arrays["table"], arrays["nulls"], bool(arrays["exact"][0]))
+        return KeyEntries(arrays["table"], arrays["nulls"], arrays["exact"])
 
     def __len__(self) -> int:
         """How many records the index holds, duplicates included."""
@@ -152,10 +156,8 @@ class PrimaryKeyIndex(keys.KeyFinder, Following[KeyEntries]):
 
     def keys_of(self, ordinals: Ordinals) -> list[Any]:
         """The keys of records as Python values; None for a null."""
-        from deltaic.index.key_values import key_values
-
-        columns = [key_values(self.state, self.definition.type_name, path, ordinals) for path in self.definition.match]
-        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        found = key_values(self.state, self.definition.type_name, ordinals, self.definition.match)
+        return [key[0] for key in found] if len(self.definition.match) == 1 else found
 
     def check_unique(self) -> None:
         """Refuse a state in which two records have one key.
@@ -200,9 +202,3 @@ class UniqueKeyIndex(PrimaryKeyIndex):
         if not paths:
             raise InputError(f"a unique index of {type_name} needs the fields that are unique", "NoKey")
         return super().build(state, type_name, paths)
-
-
-def declared_key(state: ReadState, type_name: str) -> tuple[str, ...] | None:
-    """The paths of a type's primary key; None if it declares none."""
-    schema = state[type_name].schema
-    return schema.primary_key or None if isinstance(schema, ObjectSchema) else None

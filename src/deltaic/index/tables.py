@@ -3,7 +3,6 @@
 `table[key]` is as fast as the index itself: the look-up is the kernel's own.
 """
 
-import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +67,13 @@ class Selection:
 class RecordTable:
     """The records of a type, with or without a key."""
 
-    _indexes: IndexSet
+    _own: IndexSet
     view: TypeView
     """The type in the state: columns, ordinals, Arrow."""
+
+    @property
+    def _indexes(self) -> IndexSet:
+        return self._own
 
     @property
     def name(self) -> str:
@@ -97,7 +100,9 @@ class RecordTable:
         """How `where` would go about it: `print(table.explain(year=1999))`."""
         state = self._indexes.state
         asked = conditions(state, self.name, paths, fields)
-        return make_plan(state, self.name, asked, self._indexes.indexes(), self._key_index)
+        indexes = self._indexes
+        key_paths = indexes.primary_key(self.name) or ()
+        return make_plan(state, self.name, asked, indexes.indexes(), key_paths, lambda: indexes.key(self.name))
 
     def sample(self, count: int, seed: int | None = None) -> list[Any]:
         """Some records by chance, no record twice; all of them if there are fewer."""
@@ -128,21 +133,36 @@ class RecordTable:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.view.__arrow_c_stream__(requested_schema)
 
-    def _key_index(self) -> PrimaryKeyIndex | None:
-        return None
-
 
 class KeylessTable(RecordTable):
     """The records of a type that has no primary key; iteration gives records."""
 
     def __init__(self, indexes: IndexSet, type_name: str) -> None:
-        self._indexes, self.view = indexes, indexes.state[type_name]
+        self._own, self.view = indexes, indexes.state[type_name]
 
     def __iter__(self) -> Iterator[Any]:
         return self.records()
 
     def __getitem__(self, key: object) -> Any:
-        raise InputError(f"type {self.name} has no primary key; use where(…), or view[ordinal]", "NoKey")
+        raise self._no_key()
+
+    def get(self, key: object, default: Any = None) -> Any:
+        """There is nothing to look up by: InputError."""
+        raise self._no_key()
+
+    def __contains__(self, key: object) -> bool:
+        raise self._no_key()
+
+    def find(self, keys: Any) -> Ordinals:
+        """There is nothing to look up by: InputError."""
+        raise self._no_key()
+
+    def values(self) -> Iterator[Any]:
+        """The records, in rising order of their ordinals."""
+        return self.records()
+
+    def _no_key(self) -> InputError:
+        return InputError(f"type {self.name} has no primary key; use where(…), or view[ordinal]", "NoKey")
 
     def __repr__(self) -> str:
         return f"KeylessTable({self.name}, {len(self):,} records)"
@@ -156,24 +176,19 @@ class TypeTable(keys.KeyFinder, RecordTable):
     """
 
     def __init__(self, indexes: IndexSet, type_name: str) -> None:
-        self._indexes, self.view = indexes, indexes.state[type_name]
-        self._making = threading.Lock()
+        self._own, self.view = indexes, indexes.state[type_name]
         self._is_made = False
 
     def _prepare(self) -> None:
-        index = self.index
-        with self._making:
+        with self._indexes.making:
             if not self._is_made:
-                keys.KeyFinder.__init__(self, *index._finder())
+                keys.KeyFinder.__init__(self, *self.index._finder())
                 self._is_made = True
 
     @property
     def index(self) -> PrimaryKeyIndex:
         """The index by primary key."""
         return self._indexes.key(self.name)
-
-    def _key_index(self) -> PrimaryKeyIndex | None:
-        return self.index
 
     def __iter__(self) -> Iterator[Any]:
         index = self.index
@@ -202,7 +217,9 @@ class TypeTable(keys.KeyFinder, RecordTable):
         return self.index.find(keys)
 
     def __repr__(self) -> str:
-        return f"TypeTable({self.name}, {len(self):,} records by {', '.join(self.index.definition.match)})"
+        return (
+            f"TypeTable({self.name}, {len(self):,} records by {', '.join(self._indexes.primary_key(self.name) or ())})"
+        )
 
 
 Mapping.register(TypeTable)

@@ -3,7 +3,8 @@
 A record never changes while its ordinal stays populated, and it refers only to records that stay with it; so an index
 needs to look at the root records that came and went, and at nothing else. One thing breaks this: a producer that drops
 a field or a type from its model. Readers keep the old references, and what they lead to may be gone or be another
-record by now. `points_elsewhere` finds that out, and the index is then built anew.
+record by now. `points_elsewhere` finds that out, and the index is then built anew. So it is, once, where a delta
+appends values to records that a path leads to and leaves those as they are that lead there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ def touched_between(
         if old is None or new is None or old.schema != new.schema:
             return None
         if steps is None:
-            if after.origin_tag != before.tag or new.previous != old.populated:
+            if after.origin_tag != before.tag or new.previous != old.populated or new.appended:
                 return None
             touched[name] = _difference(old.populated, new.populated)
             continue
@@ -45,6 +46,24 @@ def touched_between(
                 found = found.union(_difference(*step[name]))
         touched[name] = found
     return touched
+
+
+def removed_between(
+    before: ReadState, after: ReadState, names: Iterable[str], steps: Sequence[Step] | None = None
+) -> dict[str, OrdinalSet]:
+    """Of what `touched_between` gives, the ordinals that were removed on the way, to stay so or to be another record.
+
+    The others that were there before have got appended values.
+    """
+    removed: dict[str, OrdinalSet] = {}
+    for name in names:
+        one_step = {name: (before.types[name].populated, after.types[name].populated)}
+        removed[name] = EMPTY
+        for step in (one_step,) if steps is None else steps:
+            if name in step:
+                old, new = step[name]
+                removed[name] = removed[name].union(old.difference(new))
+    return removed
 
 
 def points_elsewhere(after: ReadState, edges: Iterable[Edge], touched: Mapping[str, OrdinalSet]) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 NAMES = (
     "access",
+    "append",
     "apply",
     "bits",
     "checksum",
@@ -24,8 +25,10 @@ NAMES = (
     "manifest",
     "ordinals",
     "records",
+    "renumber",
     "stream",
     "text",
+    "vectors",
 )
 """The kernel modules."""
 
@@ -47,6 +50,7 @@ if _missing and not PLAIN_ASKED:
 
 if TYPE_CHECKING:
     from deltaic.kernels import _access as access
+    from deltaic.kernels import _append as append
     from deltaic.kernels import _apply as apply
     from deltaic.kernels import _bits as bits
     from deltaic.kernels import _checksum as checksum
@@ -57,8 +61,10 @@ if TYPE_CHECKING:
     from deltaic.kernels import _manifest as manifest
     from deltaic.kernels import _ordinals as ordinals
     from deltaic.kernels import _records as records
+    from deltaic.kernels import _renumber as renumber
     from deltaic.kernels import _stream as stream
     from deltaic.kernels import _text as text
+    from deltaic.kernels import _vectors as vectors
 
 
 def __getattr__(name: str) -> ModuleType:
@@ -75,6 +81,7 @@ __all__ = [
     "NAMES",
     "PLAIN_ASKED",
     "access",
+    "append",
     "apply",
     "bits",
     "checksum",
@@ -85,6 +92,8 @@ __all__ = [
     "manifest",
     "ordinals",
     "records",
+    "renumber",
     "stream",
     "text",
+    "vectors",
 ]

@@ -48,7 +48,7 @@ from deltaic.kernels._text cimport text_length
 
 import numpy as np
 
-from deltaic.errors import InputError, NotFoundError
+from deltaic.errors import InputError, MissingKeyError
 from deltaic.kernels import content
 from deltaic.kernels import text as text_kernel
 
@@ -703,7 +703,7 @@ cdef class KeyFinder:
     def __getitem__(self, key):
         cdef int64_t ordinal = self._find(key)
         if ordinal < 0:
-            raise NotFoundError(f"there is no {self.state.types[self.slot.number].name} with the key {key!r}")
+            raise MissingKeyError(self.state.types[self.slot.number].name, key)
         return make_record(self.state, self.slot, ordinal)
 
     def get(self, key, default=None):

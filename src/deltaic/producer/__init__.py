@@ -1,5 +1,6 @@
 """A cycle: populate, diff, encode, stage, check, validate, publish, announce; incremental; restore."""
 
+from deltaic.producer.append import Appended, SchemaAppend
 from deltaic.producer.cleaner import BlobCleaner, Cleaning, clean_chain
 from deltaic.producer.compaction import CompactionLimits
 from deltaic.producer.incremental import ChangeBatch
@@ -23,6 +24,7 @@ from deltaic.producer.validators import (
 from deltaic.producer.versions import TimeVersions, VersionMinter, count_up
 
 __all__ = [
+    "Appended",
     "BlobCleaner",
     "Candidate",
     "ChangeBatch",
@@ -39,6 +41,7 @@ __all__ = [
     "Producer",
     "RecordCountVariance",
     "ReferentialIntegrity",
+    "SchemaAppend",
     "Step",
     "TimeVersions",
     "TypeChange",

@@ -1,13 +1,16 @@
 """One attempt at a version: what it has staged and published, so that a failure can take all of it back."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 
+from deltaic.producer.attachments import Attachment, StagedFile, stage_attachments
 from deltaic.producer.encode import EncodedBlob
 from deltaic.producer.publish import Publication
 from deltaic.producer.stage import StagedBlob, stage, unstage
+from deltaic.producer.validators import Candidate
+from deltaic.state.append_write import CollectedAppend
 from deltaic.state.read import ReadState
 from deltaic.storage.announced import Artifact
-from deltaic.storage.chain import BlobKind
+from deltaic.storage.chain import BlobKind, BlobName
 from deltaic.storage.packing import Packing
 from deltaic.storage.store import Store
 
@@ -22,13 +25,20 @@ class Attempt:
         cycle_id: str,
         blobs: dict[BlobKind, EncodedBlob],
         packing: Packing | None = None,
+        append: CollectedAppend | None = None,
     ) -> None:
         self.version = version
+        self.append = append
+        """What the delta appends for records that did not change."""
         self.cycle_id = cycle_id
         self.blobs = blobs
         self.staged: dict[BlobKind, StagedBlob] = {}
         self.publication = Publication(store)
         self.state: ReadState | None = None
+        self.attached: list[StagedFile] = []
+        """Files beside the blobs."""
+        self.only_checked: dict[BlobKind, StagedBlob] = {}
+        """Staged to be compared with the others, and not to be published."""
         self.announcing = False
         """True from the moment at which the announcement may be on its way."""
         self._store, self._packing = store, packing
@@ -41,14 +51,35 @@ class Attempt:
             self._keys.append(f"staging/{self.cycle_id}/{blob.name}")
             self.staged[kind] = stage(self._store, self.cycle_id, blob, self._packing)
 
+    def expect(self, names: Iterable[BlobName]) -> None:
+        """Take note of blobs that an engine is about to stage, so that a failure takes them back too."""
+        self._keys += [f"staging/{self.cycle_id}/{name}" for name in names]
+
+    def adopt(self, staged: Mapping[BlobKind, StagedBlob], *, only_checked: Container[BlobKind] = ()) -> None:
+        """Take blobs over that were staged elsewhere."""
+        for kind, blob in staged.items():
+            if blob.key not in self._keys:
+                self._keys.append(blob.key)
+            (self.only_checked if kind in only_checked else self.staged)[kind] = blob
+
+    @property
+    def to_check(self) -> Mapping[BlobKind, StagedBlob]:
+        """All that is staged."""
+        return {**self.staged, **self.only_checked}
+
     def publish(self) -> None:
         """Give what is staged its final names."""
-        self.publication.publish(self.staged.values())
+        self.publication.publish(self.staged.values(), self.attached)
+
+    def attach(self, attachments: Sequence[Attachment], candidate: Candidate) -> None:
+        """Make the files that go beside the blobs, and stage them."""
+        for file in stage_attachments(self._store, self.cycle_id, attachments, candidate, self._keys):
+            self.attached.append(file)
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
         """What the announcement will list."""
-        return tuple(blob.artifact for blob in self.staged.values())
+        return (*(blob.artifact for blob in self.staged.values()), *(file.artifact for file in self.attached))
 
     def take_back(self) -> bool:
         """Remove everything from the store; False if something may be left."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from deltaic.consumer.plan import plan_refresh
 from deltaic.errors import InputError
+from deltaic.producer.attachments import version_of
 from deltaic.producer.listeners import CycleListener
 from deltaic.producer.report import Cycle
 from deltaic.storage.announced import Record, version_name
@@ -110,6 +111,16 @@ def clean_chain(
         if _is_superfluous(blob, kept, oldest, newest) and infos[key].modified.timestamp() < latest_change
     ]
     gone = {info.key for info in doomed}
+    attached = [
+        infos[key]
+        for key in sorted(infos)
+        if (version := version_of(key)) is not None
+        and version not in needed
+        and version <= newest
+        and infos[key].modified.timestamp() < latest_change
+    ]
+    doomed += attached
+    gone |= {info.key for info in attached}
     doomed += _lists_without_blobs(infos, blobs, gone, needed)
     if not dry_run:
         if announcement.record is not None:

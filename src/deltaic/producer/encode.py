@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from deltaic.errors import StorageError
+from deltaic.state.append_write import CollectedAppend
 from deltaic.state.write import WriteState
 from deltaic.storage.announced import Artifact
 from deltaic.storage.chain import BlobKind, BlobName
@@ -114,7 +115,13 @@ class EncodedBlob:
 
 
 def encode_version(
-    state: WriteState, version: int, from_version: int | None, *, snapshot: bool, header: bool
+    state: WriteState,
+    version: int,
+    from_version: int | None,
+    *,
+    snapshot: bool,
+    header: bool,
+    append: CollectedAppend | None = None,
 ) -> dict[BlobKind, EncodedBlob]:
     """The blobs of a version. The first version has no deltas and always a snapshot."""
     made: dict[BlobKind, EncodedBlob] = {}
@@ -128,7 +135,7 @@ def encode_version(
         if header:
             encode(BlobName.header(version), state.write_header)
         if from_version is not None:
-            encode(BlobName.delta(from_version, version), state.write_delta)
+            encode(BlobName.delta(from_version, version), lambda blob: state.write_delta(blob, append=append))
             encode(BlobName.delta(version, from_version), state.write_reverse_delta)
         if snapshot or from_version is None:
             encode(BlobName.snapshot(version), state.write_snapshot)

@@ -9,7 +9,7 @@ or deleted goes, and with it everything it referred to that nobody else refers t
 stays, as in Hollow: a reference never leads nowhere.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -153,6 +153,24 @@ class ChangeIndex:
         for name, gone in removed.items():
             if name in state.schemas:
                 state.remove(name, gone.ordinals())
+
+    def removed_by(self, previous: ReadState, rows: Mapping[str, Iterable[RowSource]]) -> dict[str, OrdinalSet]:
+        """The records of a version that go when those with the keys of these rows are replaced or deleted.
+
+        What a new row has in common with them goes too: adding the row brings it back under its ordinal.
+        """
+        replaced = {}
+        for type_name, sources in rows.items():
+            keys = self._keys.setdefault(type_name, KeyMap(self._model, type_name))
+            keys.advance(previous)
+            numbers = [keys.numbers.of_rows(source) for source in sources]
+            touched = np.zeros(len(keys.numbers), np.bool_)
+            for found in numbers:
+                touched[found] = True
+            old, _ = keys.records(touched)
+            if len(old):
+                replaced[type_name] = OrdinalSet.from_ordinals(old)
+        return self._removed(previous, replaced, {}) if replaced else {}
 
     def _decide(self, type_name: str, changes: list[_Change], previous: ReadState | None, wanted: "_Wanted") -> None:
         """Which rows of a type win, and which records of the version before they replace."""

@@ -1,8 +1,8 @@
 """Check: the staged bytes are read back, and must lead where they say.
 
-The snapshot must be the version before plus the delta; the reverse delta must lead back. States are compared type by
-type: which ordinals are populated, and Hollow's checksum over the fields that both models have (a reader that follows
-deltas keeps the model of its snapshot).
+The snapshot must be the version before plus the delta, with the new fields that the delta appends; the reverse delta
+must lead back. States are compared type by type: which ordinals are populated, and Hollow's checksum over the fields
+that both models have (a reader that follows deltas keeps what nobody told it to drop).
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,18 @@ from deltaic.errors import ChecksumError
 from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.schema.schemas import SchemaSet
 from deltaic.schema.types import ObjectSchema, Schema
+from deltaic.state.bitset import OrdinalSet
 from deltaic.state.checksum import type_checksum
+from deltaic.state.filter import Filter
 from deltaic.state.project import projected
 from deltaic.state.read import ReadState
 from deltaic.state.source import Source, opened
 from deltaic.state.type_data import TypeData
-from deltaic.state.write import WriteState
 from deltaic.storage.chain import BlobKind
 from deltaic.storage.store import Store
+from deltaic.wire.append import AppendMode
 from deltaic.wire.header import read_header
+from deltaic.wire.tag_order import TagMap
 
 Integrity = Literal["full", "deltas", "off"]
 """How much is checked: also against a snapshot in every cycle; deltas both ways; nothing."""
@@ -32,6 +35,22 @@ class ReadableBlob(Protocol):
 
     def read_back(self, store: Store) -> AbstractContextManager[Source]:
         """The bytes, compared with those that were written."""
+        ...
+
+
+class Written(Protocol):
+    """What is known of a version before it is read back; a write state is that."""
+
+    schemas: SchemaSet
+    header_tags: TagMap
+
+    @property
+    def tag(self) -> int:
+        """The state tag."""
+        ...
+
+    def populated(self, type_name: str, /) -> OrdinalSet:
+        """The records of a type."""
         ...
 
 
@@ -62,13 +81,16 @@ def check_integrity(
     store: Store,
     blobs: Mapping[BlobKind, ReadableBlob],
     previous: ReadState | None,
-    written: WriteState,
+    written: Written,
     *,
     level: Integrity,
     limits: Limits = DEFAULT_LIMITS,
     sums: TypeSums | None = None,
+    filter: Filter | None = None,
 ) -> ReadState:
     """Read the blobs of a version back and compare them; gives the state of the version.
+
+    With a filter only some types are compared; `previous` must have been loaded with the same one.
 
     Raises:
         ChecksumError: the blobs do not lead to one state.
@@ -78,11 +100,11 @@ def check_integrity(
     whole = after = None
     if BlobKind.SNAPSHOT in blobs and (check or previous is None):
         with blobs[BlobKind.SNAPSHOT].read_back(store) as source:
-            whole = ReadState.load(source, limits=limits, check=check)
+            whole = ReadState.load(source, filter=filter, limits=limits, check=check)
         _check_is_written(whole, written, "the snapshot")
     if previous is not None:
         with blobs[BlobKind.DELTA].read_back(store) as source:
-            after = previous.apply(source, limits=limits, check=check)
+            after = previous.apply(source, limits=limits, check=check, schema_append=AppendMode.FULL)
         _check_is_written(after, written, "the delta")
     if check and whole is not None and after is not None:
         _compare(after, whole, sums, "the version before and the delta do not give the snapshot")
@@ -105,7 +127,7 @@ def check_integrity(
     return after
 
 
-def _check_is_written(state: ReadState, written: WriteState, what: str) -> None:
+def _check_is_written(state: ReadState, written: Written, what: str) -> None:
     if state.tag != written.tag:
         raise _failed(f"{what} leads to state {state.tag:016x}, not to {written.tag:016x}")
     for name, data in state.types.items():

@@ -4,6 +4,7 @@ Every cycle starts here, so that a cycle that failed, a restart and another prod
 """
 
 import logging
+import random
 from collections.abc import Callable, Iterable
 
 from deltaic.errors import CommitConflictError
@@ -13,6 +14,7 @@ from deltaic.producer.holding import LeaseHolder
 from deltaic.producer.leftovers import base_version, remove_leftovers
 from deltaic.producer.restoring import load_version
 from deltaic.producer.stage import sweep_staging
+from deltaic.schema.evolve import Renames
 from deltaic.state.read import ReadState
 from deltaic.state.write import WriteState
 from deltaic.storage.announced import Record
@@ -29,6 +31,8 @@ class Position:
         lease: taken with the first cycle.
         new_write_state: makes an empty write state of the model.
         limits: bounds on blobs that are read at a restart.
+        renamed: what fields of the model were called before.
+        randomness: where the state tags of versions come from that are built outside.
     """
 
     def __init__(
@@ -37,9 +41,12 @@ class Position:
         lease: LeaseHolder,
         new_write_state: Callable[[], WriteState],
         limits: Limits,
+        renamed: Callable[[], Renames] = dict,
+        randomness: random.Random | None = None,
     ) -> None:
         self._announcements, self._lease = announcements, lease
-        self._new_write_state, self._limits = new_write_state, limits
+        self._new_write_state, self._limits, self._renamed = new_write_state, limits, renamed
+        self._randomness, self._outside = randomness, False
         self.version: int | None = None
         self.state: ReadState | None = None
         self._write_state: WriteState | None = None
@@ -62,11 +69,12 @@ class Position:
         assert self._record is not None
         return self._record
 
-    def take(self, *, at_work: Iterable[str] = ()) -> bool:
+    def take(self, *, at_work: Iterable[str] = (), outside: bool = False) -> bool:
         """Hold the lease, know what is announced, clear leftovers, and have a write state at the announced version.
 
         Args:
             at_work: cycle ids whose staging folders are still needed.
+            outside: the version is built outside of this process: the write state is for its tags alone.
 
         Returns:
             True if the write state was restored from the chain.
@@ -94,7 +102,8 @@ class Position:
                 log.info("removed %d leftovers of cycles that failed: %s", len(removed), ", ".join(removed[:8]))
             self._own_leftovers.clear()
             self._unsure = False
-        if self._write_state is None or base != self.version:
+        if self._write_state is None or base != self.version or outside != self._outside:
+            self._outside = outside
             self._rebuild(base)
             return base is not None
         return False
@@ -132,7 +141,12 @@ class Position:
         if attempt is not None and not attempt.take_back():
             self._unsure = True
             self._own_leftovers |= {str(blob.name) for blob in attempt.blobs.values()}
+            self._own_leftovers |= {str(blob.name) for blob in attempt.staged.values()}
         self.reset()
+
+    def begin_again(self) -> None:
+        """Make the write state anew from the state of the version before: the model is another one."""
+        self._write_state = None
 
     def reset(self) -> None:
         """Forget what was added since the version before."""
@@ -157,9 +171,15 @@ class Position:
             self._write_state.reset_to_last()
 
     def _rebuild(self, base: int | None) -> None:
-        write_state, state = self._new_write_state(), None
+        if self._outside:
+            self._write_state = WriteState((), randomness=self._randomness)
+            self.state, self.version = None, base
+            return
+        write_state = self._new_write_state()
+        state = self.state if base == self.version else None
         if base is not None:
-            state = load_version(self._announcements.store, self._announcements, base, limits=self._limits)
-            write_state.restore(state, exact=True)
+            if state is None:
+                state = load_version(self._announcements.store, self._announcements, base, limits=self._limits)
+            write_state.restore(state, exact=True, renamed=self._renamed())
             log.info("restored version %d", base)
         self._write_state, self.state, self.version = write_state, state, base

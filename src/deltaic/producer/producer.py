@@ -19,15 +19,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from deltaic.errors import CommitConflictError, CommitUnknownError, DeltaicError, InputError, NotFoundError
 from deltaic.limits import DEFAULT_LIMITS, Limits
+from deltaic.producer.append import Appended, SchemaAppend
+from deltaic.producer.attachments import Attachment
 from deltaic.producer.attempt import Attempt
 from deltaic.producer.background import BackgroundSnapshots
 from deltaic.producer.compaction import CompactionLimits, populate_compacted
 from deltaic.producer.diff import model_changed, needs_version, type_changes
 from deltaic.producer.encode import encode_version
+from deltaic.producer.engine import Engine
 from deltaic.producer.holding import LeaseHolder
 from deltaic.producer.incremental import ChangeBatch, ChangeIndex
 from deltaic.producer.integrity import Integrity, ReadableBlob, TypeSums, check_integrity
@@ -43,6 +46,7 @@ from deltaic.producer.validators import Candidate, Validator
 from deltaic.producer.versions import TimeVersions, VersionMinter, minted
 from deltaic.schema.model import Model
 from deltaic.schema.schemas import SchemaSet
+from deltaic.state.append_write import CollectedAppend
 from deltaic.state.read import ReadState
 from deltaic.state.write import WriteState
 from deltaic.storage.announced import MAIN
@@ -52,6 +56,9 @@ from deltaic.storage.chain import BlobKind
 from deltaic.storage.packing import PACKINGS, Packing
 from deltaic.storage.store import Store
 from deltaic.storage.urls import open_store
+
+if TYPE_CHECKING:
+    from deltaic.table.split.mapping import ColumnIndex
 
 log = logging.getLogger("deltaic.producer")
 
@@ -86,6 +93,11 @@ class Producer:
         channel: where versions are announced: `main`, or `canary` to promote them later.
         header_tags: free texts in the header of every blob.
         header_file: write a header file for every version, too.
+        schema_append: whether and how deltas carry fields that are new in the model; by default they do, with their
+            definitions.
+        text_index: types, and how which of their columns are indexed: every version then carries an index of its own, in
+            which consumers search. A dataset with a table needs none.
+        attachments: make other files for every version.
         holder: the name under which the lease is held; must be unique.
         lease_seconds: how long the lease holds without being renewed.
         limits: bounds on blobs that are read back.
@@ -113,6 +125,9 @@ class Producer:
         channel: str = MAIN,
         header_tags: Mapping[str, str] | None = None,
         header_file: bool = True,
+        schema_append: SchemaAppend | None = None,
+        text_index: "Mapping[str, Mapping[str, ColumnIndex]] | None" = None,
+        attachments: Iterable[Attachment] = (),
         holder: str | None = None,
         lease_seconds: float = 60.0,
         limits: Limits = DEFAULT_LIMITS,
@@ -129,6 +144,11 @@ class Producer:
         self.store: Store = open_store(store) if isinstance(store, str | os.PathLike) else store
         self.model = model_of(model)
         self.validators = tuple(validators)
+        self.attachments = tuple(attachments)
+        if text_index:
+            from deltaic.producer.text_index import TextIndex
+
+            self.attachments += (TextIndex(self.model, text_index),)
         self.channel = channel
         self.announcements = Announcements(self.store, clock=clock, random=random, backoff=backoff)
         self._versions = versions or TimeVersions(clock)
@@ -138,10 +158,13 @@ class Producer:
         self._listeners = Listeners(listeners)
         self._header_tags, self._header_file = check_tags(header_tags or {}), header_file
         self._limits, self._clock, self._random = limits, clock, random
+        self.schema_append = schema_append or SchemaAppend()
         self._lease = LeaseHolder(self.announcements, holder=holder, ttl_seconds=lease_seconds)
         self._snapshots = BackgroundSnapshots(self.announcements, self._listeners, compression)
         self._mutex = threading.RLock()
         self._at_work = False
+        self.order, self.lease_seconds = order, lease_seconds
+        self.target_shard_bytes, self.allow_resharding = target_shard_bytes, allow_resharding
 
         def new_write_state() -> WriteState:
             return WriteState(
@@ -154,7 +177,9 @@ class Producer:
                 randomness=random,
             )
 
-        self._at = Position(self.announcements, self._lease, new_write_state, limits)
+        self._at = Position(
+            self.announcements, self._lease, new_write_state, limits, lambda: self.model.renamed, random
+        )
         self._index = ChangeIndex(self.model)
         self._sums = TypeSums()
 
@@ -173,6 +198,27 @@ class Producer:
         with self._alone():
             self._take_position()
             return self._at.version
+
+    def change_model(self, model: Model | SchemaSet | type | Iterable[Any]) -> None:
+        """Go on with another model from the next cycle on; its delta carries what is new in it.
+
+        Raises:
+            SchemaError: with the next cycle, if a type or field has the same name and another type.
+        """
+        with self._alone():
+            self.model = model_of(model)
+            self._index = ChangeIndex(self.model)
+            self._at.begin_again()
+
+    @property
+    def header_tags(self) -> Mapping[str, str]:
+        """The free texts in the header of every blob."""
+        return dict(self._header_tags)
+
+    def set_header_tags(self, tags: Mapping[str, str]) -> None:
+        """Give the versions from the next one on these free texts in their headers, in place of those before."""
+        with self._alone():
+            self._header_tags = check_tags(tags)
 
     def publish(
         self,
@@ -241,7 +287,7 @@ class Producer:
                     attempt = self._encode(started_ms, note)
                 with self._step(Step.STAGE, times):
                     background = self._background(attempt)
-                    due = self._snapshot_due()
+                    due = self._snapshot_due(attempt.append)
                     attempt.stage(
                         kind for kind in attempt.blobs if kind is not BlobKind.SNAPSHOT or (due and not background)
                     )
@@ -252,6 +298,7 @@ class Producer:
                 with self._step(Step.VALIDATE, times):
                     candidate = Candidate(attempt.version, attempt.state, self._at.state, self.model)
                     results = validate(candidate, self.validators)
+                    attempt.attach(self.attachments, candidate)
                 with self._step(Step.PUBLISH, times):
                     self._at.check()
                     with self._fenced():
@@ -262,6 +309,12 @@ class Producer:
             except BaseException as error:
                 self._failed(attempt, error, times)
                 raise
+
+    def build(self, engine: Engine, *, note: str | None = None) -> Cycle:
+        """Run a cycle whose blobs an engine builds outside of this process; raises as `cycle` does."""
+        from deltaic.producer.outside import run_engine
+
+        return run_engine(self, engine, note)
 
     def close(self) -> None:
         """Wait for snapshots in the background and give the lease back."""
@@ -293,8 +346,9 @@ class Producer:
             finally:
                 self._at_work = False
 
-    def _take_position(self) -> None:
-        if self._at.take(at_work=self._snapshots.at_work) and (version := self._at.version) is not None:
+    def _take_position(self, *, outside: bool = False) -> None:
+        restored = self._at.take(at_work=self._snapshots.at_work, outside=outside)
+        if restored and (version := self._at.version) is not None:
             self._listeners.tell_only(lambda listener: listener.restored(version))
 
     @contextmanager
@@ -340,19 +394,30 @@ class Producer:
             extra=self._header_tags,
             note=note,
         )
+        append = None
+        if self._at.version is not None:
+            append = self._at.write_state.collect_append(self.schema_append)
+        # Where the delta does not carry all of a new model, the snapshot tells what the version has.
+        snapshot = self._integrity == "full" or self._snapshot_due(append) or not (append is None or append.complete)
         blobs = encode_version(
             self._at.write_state,
             version,
             self._at.version,
-            snapshot=self._snapshot_due() or self._integrity == "full",
+            snapshot=snapshot,
             header=self._header_file,
+            append=append,
         )
         token = secrets.token_hex(8) if self._random is None else f"{self._random.getrandbits(64):016x}"
-        return Attempt(self.store, version, f"{version}-{token}", blobs, self._compression)
+        return Attempt(self.store, version, f"{version}-{token}", blobs, self._compression, append)
 
-    def _snapshot_due(self) -> bool:
+    def _snapshot_due(self, append: CollectedAppend | None) -> bool:
         if self._at.version is None or model_changed(self.model, self._at.state):
             return True
+        if append is not None and append.too_large and self.schema_append.on_too_large == "snapshot":
+            return True
+        return self._snapshot_by_turn()
+
+    def _snapshot_by_turn(self) -> bool:
         without = 0
         for entry in self._at.record.versions:
             if any(artifact.kind == "snapshot" for artifact in entry.artifacts):
@@ -365,7 +430,7 @@ class Producer:
         return (
             self._in_background
             and BlobKind.SNAPSHOT in attempt.blobs
-            and self._snapshot_due()
+            and self._snapshot_due(attempt.append)
             and self._at.version is not None
             and not model_changed(self.model, self._at.state)
         )
@@ -418,6 +483,7 @@ class Producer:
             snapshot_pending=background,
             java_sees_it=java_sees_it,
             note=note,
+            appended=Appended.of(attempt.append),
         )
         seconds = times.seconds[Step.ANNOUNCE]
         self._listeners.tell_only(lambda listener: listener.step_finished(Step.ANNOUNCE, seconds))
@@ -427,7 +493,10 @@ class Producer:
 
     def _follow(self, attempt: Attempt) -> None:
         """Keep what incremental cycles know up to date; if that fails it is built again when it is next asked for."""
-        assert attempt.state is not None
+        if attempt.state is None:
+            # The version was built outside: this process has no record of it.
+            self._index = ChangeIndex(self.model)
+            return
         try:
             self._index.advance(attempt.state)
         except Exception:

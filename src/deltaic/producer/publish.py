@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from deltaic.errors import ChainError, CommitConflictError, CommitUnknownError, DeltaicError, NotFoundError
+from deltaic.producer.attachments import StagedFile
 from deltaic.producer.stage import StagedBlob
 from deltaic.storage.announced import Record
 from deltaic.storage.chain import BlobKind, BlobName
@@ -26,14 +27,17 @@ class Publication:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._tried: list[StagedBlob] = []
+        self._tried: list[StagedBlob | StagedFile] = []
 
-    def publish(self, blobs: Iterable[StagedBlob]) -> None:
-        """Give every blob its name, the forward delta last.
+    def publish(self, blobs: Iterable[StagedBlob], attached: Iterable[StagedFile] = ()) -> None:
+        """Give every file and blob its name, the forward delta last.
 
         Raises:
             CommitConflictError: a name is taken by other bytes.
         """
+        for file in attached:
+            self._tried.append(file)
+            self._publish(file)
         for blob in sorted(blobs, key=lambda each: _ORDER.index(each.name.kind)):
             self._tried.append(blob)
             self._publish(blob)
@@ -50,7 +54,7 @@ class Publication:
                 clean = False
         return clean
 
-    def _publish(self, blob: StagedBlob) -> None:
+    def _publish(self, blob: StagedBlob | StagedFile) -> None:
         unanswered: DeltaicError | None = None
         for _ in range(_ATTEMPTS):
             try:
@@ -67,7 +71,7 @@ class Publication:
                 raise CommitConflictError(f"{blob.name} is there already, with other bytes: {error}") from error
         raise CommitUnknownError(f"{blob.name} could not be published: the store gave no answer") from unanswered
 
-    def _is_ours(self, blob: StagedBlob) -> bool:
+    def _is_ours(self, blob: StagedBlob | StagedFile) -> bool:
         """True if the bytes under the final name are those that were staged. A random state tag is part of them."""
         try:
             if self._store.head(str(blob.name)).size_bytes != blob.artifact.size:

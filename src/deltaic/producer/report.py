@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from deltaic.producer.append import Appended
 from deltaic.producer.steps import Step
 from deltaic.producer.validators import ValidationResult
 from deltaic.storage.announced import Artifact
@@ -40,6 +41,8 @@ class Cycle:
     java_sees_it: bool = True
     """False if the bare number for Hollow could not be written: Java consumers follow with the next operation."""
     note: str | None = None
+    appended: Appended | None = None
+    """New fields that the delta carries for records that did not change."""
 
     @property
     def published(self) -> bool:

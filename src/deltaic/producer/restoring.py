@@ -8,6 +8,7 @@ from deltaic.state.read import ReadState
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.chain import BlobName, Chain
 from deltaic.storage.store import Store
+from deltaic.wire.append import AppendMode
 
 
 def load_version(
@@ -40,4 +41,7 @@ def read_blob(
     name, entry = str(blob), announcements.entry_of(blob.owner)
     artifact = None if entry is None else entry.artifact(name)
     with read_stored(store, name, artifact, limit_bytes=limits.max_blob_bytes) as source:
-        return ReadState.load(source, limits=limits) if state is None else state.apply(source, limits=limits)
+        if state is None:
+            return ReadState.load(source, limits=limits)
+        # The model of the version is that of its own producer, not that of the nearest snapshot.
+        return state.apply(source, limits=limits, schema_append=AppendMode.FULL)

@@ -65,6 +65,13 @@ class TypeName:
 
 
 @dataclass(frozen=True, slots=True)
+class RenamedFrom:
+    """What the field was called before: readers keep its values under the new name (docs/schema-append.md)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shards:
     """A fixed number of shards for the type that a field refers to, as Java's @HollowShardLargeType."""
 

@@ -22,7 +22,18 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NewType, Union, get_args, get_origin, get_type_hints
 
 from deltaic.errors import SchemaError
-from deltaic.schema.annotations import Boxed, HashKey, Inline, Logical, Shards, Transient, TypeName, Vector, Wide
+from deltaic.schema.annotations import (
+    Boxed,
+    HashKey,
+    Inline,
+    Logical,
+    RenamedFrom,
+    Shards,
+    Transient,
+    TypeName,
+    Vector,
+    Wide,
+)
 from deltaic.schema.building import ModelBuilder
 from deltaic.schema.logical import LogicalType
 from deltaic.schema.mapping import python_to_logical
@@ -65,6 +76,8 @@ class ClassReader:
         self._open: list[str] = []
         self.classes: dict[str, type] = {}
         self.vectors: list[VectorColumn] = []
+        self.renamed: dict[str, dict[str, str]] = {}
+        """Type → field → what it was called before."""
 
     def add_class(self, cls: type, *, name: str | None = None) -> str:
         """Add a class and all it refers to; returns the name of its type."""
@@ -108,6 +121,9 @@ class ClassReader:
                 self.vectors.append(VectorColumn(name, field_name, vector.dimensions))
                 continue
             fields.append(self._field(field_name, hint, logical))
+            before = hint.find(RenamedFrom)
+            if before is not None:
+                self.renamed.setdefault(name, {})[field_name] = before.name
         return fields
 
     def _field(self, name: str, hint: _Hint, logical: dict[str, LogicalType]) -> Field:

@@ -6,14 +6,14 @@ or type is kept as it was until the next snapshot. Added and moved fields and ad
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from deltaic.errors import SchemaError
 from deltaic.schema.printing import type_text
 from deltaic.schema.schemas import SchemaSet
-from deltaic.schema.types import ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
+from deltaic.schema.types import Field, ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
 
 
 class ChangeKind(StrEnum):
@@ -256,3 +256,91 @@ def _type_change(kind: ChangeKind, name: str, old: str, new: str) -> Iterator[Ch
 
 def _key_change(kind: ChangeKind, name: str, old: tuple[str, ...] | None, new: tuple[str, ...] | None) -> Change:
     return Change(kind, name, None, ", ".join(old or ()) or None, ", ".join(new or ()) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStep:
+    """What readers must do to their model so that it becomes the new one: what an appended section tells them.
+
+    Where the new model cannot be reached this way (a changed hash key), `complete` is False.
+    """
+
+    added_fields: dict[str, tuple[Field, ...]]
+    """By type, in the order of the new model."""
+    removed_fields: dict[str, tuple[str, ...]]
+    renamed_fields: dict[str, tuple[tuple[str, str], ...]]
+    """By type: old and new name."""
+    added_types: tuple[Schema, ...]
+    removed_types: tuple[str, ...]
+    keys: dict[str, tuple[str, ...] | None]
+    """Primary keys that changed."""
+    complete: bool
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.added_fields
+            or self.removed_fields
+            or self.renamed_fields
+            or self.added_types
+            or self.removed_types
+            or self.keys
+        )
+
+
+Renames = Mapping[str, Mapping[str, str]]
+"""Type → field → the name that the field had before."""
+
+
+def model_step(old: SchemaSet, new: SchemaSet, renamed: Renames | None = None) -> ModelStep:
+    """The step from one model to the next along a chain. Types that are in both must fit each other.
+
+    Args:
+        old: the model of the version before.
+        new: the model now.
+        renamed: what fields were called before; what does not apply to these two models is passed over.
+    """
+    added: dict[str, tuple[Field, ...]] = {}
+    removed: dict[str, tuple[str, ...]] = {}
+    moved: dict[str, tuple[tuple[str, str], ...]] = {}
+    keys: dict[str, tuple[str, ...] | None] = {}
+    complete = True
+    for schema in new:
+        before = old.get(schema.name)
+        if before is None or before == schema:
+            continue
+        if not isinstance(schema, ObjectSchema) or not isinstance(before, ObjectSchema):
+            complete = False
+            continue
+        names = applied_renames(before, schema, (renamed or {}).get(schema.name, {}))
+        known = {field.name for field in before.fields} - set(names.values()) | set(names)
+        if fields := tuple(field for field in schema.fields if field.name not in known):
+            added[schema.name] = fields
+        if gone := tuple(name for name in _names(before) if name not in _names(schema) and name not in names.values()):
+            removed[schema.name] = gone
+        if names:
+            moved[schema.name] = tuple((was, name) for name, was in names.items())
+        if before.primary_key != schema.primary_key:
+            keys[schema.name] = schema.primary_key
+    types = tuple(schema for schema in new if schema.name not in old)
+    dropped = tuple(schema.name for schema in old if schema.name not in new)
+    return ModelStep(added, removed, moved, types, dropped, keys, complete)
+
+
+def applied_renames(before: ObjectSchema, after: ObjectSchema, renamed: Mapping[str, str]) -> dict[str, str]:
+    """Of what is said of earlier names, what happened between these two: new name → old name.
+
+    A field counts as renamed if the old schema has it under the old name alone, with the same type.
+    """
+    found: dict[str, str] = {}
+    for field in after.fields:
+        was = renamed.get(field.name)
+        if was is None or after.position(was) >= 0 or before.position(field.name) >= 0 or was in found.values():
+            continue
+        position = before.position(was)
+        if position >= 0 and before.fields[position] == replace(field, name=was):
+            found[field.name] = was
+    return found
+
+
+def _names(schema: ObjectSchema) -> tuple[str, ...]:
+    return tuple(field.name for field in schema.fields)

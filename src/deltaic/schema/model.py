@@ -34,6 +34,8 @@ class Model:
     vectors: tuple[VectorColumn, ...] = ()
     classes: Mapping[str, type] = field(default_factory=lambda: MappingProxyType({}), compare=False)
     """Type name → the Python class it was made from."""
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    """Type name → field name → what the field was called before (docs/schema-append.md)."""
 
     @classmethod
     def of(cls, *classes: type) -> Self:
@@ -50,7 +52,7 @@ class Model:
             MappingProxyType(builder.shards),
             tuple(reader.vectors),
             MappingProxyType(reader.classes),
-        )
+        ).with_renamed(reader.renamed)
 
     @classmethod
     def from_arrow(
@@ -64,6 +66,7 @@ class Model:
         wide: Collection[str] = (),
         vectors: Collection[str] = (),
         shards: Mapping[str, int] | None = None,
+        renamed_from: Mapping[str, str] | None = None,
     ) -> Self:
         """The model of the rows of an Arrow schema (`deltaic.schema.arrow` has the rules).
 
@@ -76,6 +79,7 @@ class Model:
             wide: integer columns in which the smallest number is a value like others, beside nulls.
             vectors: columns of fixed-size lists of float32 that are vectors.
             shards: fixed shard counts by type name.
+            renamed_from: column → what it was called before.
         """
         columns = _arrow_schema(schema)
         if columns.format != "+s":
@@ -94,7 +98,7 @@ class Model:
             _frozen_logical(builder.logical),
             vectors=tuple(reader.vectors),
         )
-        return model.with_shards(shards or {})
+        return model.with_shards(shards or {}).with_renamed({root: renamed_from} if renamed_from else {})
 
     @classmethod
     def parse(cls, text: str, name: str = "<text>") -> Self:
@@ -116,6 +120,18 @@ class Model:
             if count < 1 or count & (count - 1):
                 raise SchemaError(f"type {name}: a shard count is a power of two, not {count}")
         return replace(self, shards=MappingProxyType({**self.shards, **shards}))
+
+    def with_renamed(self, renamed: Mapping[str, Mapping[str, str]]) -> Self:
+        """This model with what some fields were called before: type → field → old name."""
+        for name, fields in renamed.items():
+            schema = self.schemas.object_schema(name)
+            for field_name in fields:
+                if schema.position(field_name) < 0:
+                    raise NotFoundError(f"type {name} has no field {field_name!r} that could have had another name")
+        merged = {name: dict(fields) for name, fields in self.renamed.items()}
+        for name, fields in renamed.items():
+            merged[name] = {**merged.get(name, {}), **fields}
+        return replace(self, renamed=MappingProxyType(merged))
 
     def logical_of(self, type_name: str, field_name: str) -> LogicalType | None:
         """What a field stands for; None if it refers to a record about which nothing more is noted.
@@ -154,7 +170,9 @@ class Model:
     def __reduce__(self) -> tuple[Any, ...]:
         # Read-only views do not travel between Spark's processes; plain dictionaries do.
         logical = {name: dict(fields) for name, fields in self.logical.items()}
-        return _rebuilt, (self.schemas, self.roots, logical, dict(self.shards), self.vectors, dict(self.classes))
+        renamed = {name: dict(fields) for name, fields in self.renamed.items()}
+        plain = dict(self.shards), self.vectors, dict(self.classes), renamed
+        return _rebuilt, (self.schemas, self.roots, logical, *plain)
 
 
 def _rebuilt(
@@ -164,9 +182,10 @@ def _rebuilt(
     shards: dict[str, int],
     vectors: tuple[VectorColumn, ...],
     classes: dict[str, type],
+    renamed: dict[str, dict[str, str]],
 ) -> Model:
     frozen = _frozen_logical(logical), MappingProxyType(shards)
-    return Model(schemas, roots, *frozen, vectors, MappingProxyType(classes))
+    return Model(schemas, roots, *frozen, vectors, MappingProxyType(classes), MappingProxyType(renamed))
 
 
 def _arrow_schema(source: Any) -> Any:

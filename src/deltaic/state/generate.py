@@ -40,6 +40,11 @@ def generate_module(model: Model, source: str = "") -> str:
     return _Writer(model).module(source)
 
 
+def class_names(model: Model) -> dict[str, str]:
+    """The names of the classes of that module, by type."""
+    return dict(_Writer(model)._class_names)
+
+
 class _Writer:
     def __init__(self, model: Model) -> None:
         self._model = model

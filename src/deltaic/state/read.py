@@ -3,11 +3,12 @@
 `ReadState.load` reads a snapshot; `state.apply` reads a delta or reverse delta and gives a new state that shares every
 type and shard that did not change. The old state stays readable until its last user lets go. A state's model is the one
 of its snapshot: fields and types that a later producer adds are passed over, those it drops stay (hollow-blob.md,
-"changed models along a chain").
+"changed models along a chain"); unless it is asked to take over what deltas append (`state.append`).
 """
 
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,13 +19,16 @@ from deltaic.errors import ChainError, DecodeError, LimitError, NotFoundError
 from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.schema.schemas import SchemaSet
 from deltaic.schema.types import Schema
+from deltaic.state.append import AppendReport, added_with_shards, prepare_types
+from deltaic.state.append_model import AppendPlan, plan_append
 from deltaic.state.apply import apply_section
-from deltaic.state.bitset import OrdinalSet
+from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.check import Reach, check_references, check_section
 from deltaic.state.filter import Filter
 from deltaic.state.project import projected
 from deltaic.state.source import Source, opened
 from deltaic.state.type_data import TypeData
+from deltaic.wire.append import AppendedSection, AppendMode, append_flags, read_append
 from deltaic.wire.header import Header, read_header, read_part_header
 from deltaic.wire.section import TypeSection, read_section_if
 
@@ -45,6 +49,7 @@ class ReadState:
         origin_tag: int,
         header_tags: Mapping[str, str],
         filter: Filter | None = None,
+        appended: AppendReport | None = None,
     ) -> None:
         self.types: Mapping[str, TypeData] = MappingProxyType(dict(types))
         """The types in the order of the blob."""
@@ -56,6 +61,8 @@ class ReadState:
         """Free text of the producer."""
         self.filter = filter
         """What was left out at load, or None."""
+        self.appended = appended
+        """What the appended section of the last delta did; None if there was none, or it was not read."""
         self._views: dict[str, TypeView] = {}
 
     @classmethod
@@ -77,7 +84,8 @@ class ReadState:
             limits: bounds on what the bytes may ask for.
             check: False skips the load checks; only for bytes that were checked before.
         """
-        header, sections, at = _read_blob(source, parts or {}, None, filter, _for_snapshot(limits, filter), delta=False)
+        blob = _read_blob(source, parts or {}, None, filter, _for_snapshot(limits, filter))
+        header, sections, at = blob.header, blob.sections, blob.at
         types: dict[str, TypeData] = {}
         reaches: list[Reach] = []
         wanted = {schema.name: schema for schema in filter.apply(header.schemas)} if filter is not None else None
@@ -109,28 +117,59 @@ class ReadState:
         parts: Mapping[str, Source] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         check: bool = True,
+        schema_append: AppendMode | str = AppendMode.OFF,
     ) -> "ReadState":
         """The state after a delta or a reverse delta. This one stays as it is.
 
+        Args:
+            source: a path, bytes or a binary stream.
+            parts: optional parts by name.
+            limits: bounds on what the bytes may ask for.
+            check: False skips the load checks; only for bytes that were checked before.
+            schema_append: what to take of an appended section: `off`, `values`, or `full`, which takes the
+                producer's new fields and types over.
+
         Raises:
             ChainError: the delta starts at another state.
+            SchemaError: the appended section has a field that is here with another type (mode `full`).
         """
-        header, sections, at = _read_blob(source, parts or {}, frozenset(self.types), None, limits, delta=True)
-        if header.origin_tag != self.tag:
-            raise ChainError(f"{at} starts at state {header.origin_tag:016x}, this is state {self.tag:016x}")
+        mode = AppendMode(schema_append)
+        blob = _read_blob(source, parts or {}, self, None, limits, mode=mode)
+        header, sections, at = blob.header, blob.sections, blob.at
         reaches: list[Reach] = []
         if check:
             for section in sections:
                 reaches += check_section(section, at)
         _check_refresh(self, sections, limits, at)
-        types = {name: replace(data, previous=data.populated) for name, data in self.types.items()}
+        before, report = self.types, None
+        touched: Mapping[str, OrdinalSet] = {}
+        if blob.section is not None:
+            started = time.perf_counter()
+            plan = added_with_shards(blob.plan, {one.schema.name: len(one.shards) for one in sections})
+            prepared = prepare_types(self.types, plan, blob.section, limits, at)
+            before, touched = prepared.types, prepared.touched
+            reaches += prepared.reaches
+            report = AppendReport(
+                blob.section.size_bytes,
+                prepared.fields,
+                prepared.values,
+                sum(one.new_fields for one in plan.types.values()),
+                len(plan.added),
+                plan.skipped_fields,
+                blob.section_seconds + time.perf_counter() - started,
+            )
+        types = {name: replace(data, previous=data.populated, appended=EMPTY) for name, data in before.items()}
         seen: set[str] = set()
         for section in sections:
             name = section.schema.name
             if name in seen:
                 raise DecodeError("BadSchema", f"type {name} stands there twice", at)
             seen.add(name)
-            types[name] = apply_section(self.types[name], section, at, limits)
+            if name in before:
+                types[name] = apply_section(before[name], section, at, limits)
+        for name, ordinals in touched.items():
+            if ordinals:
+                types[name] = replace(types[name], appended=ordinals.intersection(types[name].populated))
         if check:
             check_references(reaches, {name: data.max_ordinal for name, data in types.items()}, at)
         state = ReadState(
@@ -139,6 +178,7 @@ class ReadState:
             origin_tag=header.origin_tag,
             header_tags=header.tags,
             filter=self.filter,
+            appended=report,
         )
         _check_size(state, limits, at)
         return state
@@ -202,22 +242,55 @@ def _type_data(section: TypeSection) -> TypeData:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Blob:
+    """What was read of a blob and its parts."""
+
+    header: Header
+    sections: list[TypeSection]
+    at: str
+    section: AppendedSection | None
+    plan: AppendPlan
+    section_seconds: float
+
+
 def _read_blob(
     source: Source,
     parts: Mapping[str, Source],
-    known: frozenset[str] | None,
+    before: ReadState | None,
     filter: Filter | None,
     limits: Limits,
     *,
-    delta: bool,
-) -> tuple[Header, list[TypeSection], str]:
-    """Header and wanted sections of a blob and its parts. `known` names the types of the state that a delta meets."""
+    mode: AppendMode = AppendMode.OFF,
+) -> _Blob:
+    """Header and wanted sections of a blob and its parts. `before` is the state that a delta meets."""
+    delta = before is not None
     with opened(source, limits) as cursor:
         at = cursor.name
         header = read_header(cursor, limits)
+        if before is not None and header.origin_tag != before.tag:
+            raise ChainError(f"{at} starts at state {header.origin_tag:016x}, this is state {before.tag:016x}")
         schemas = list(header.schemas)
-        wanted = known if filter is None else _names(filter, schemas, cursor, header, limits, delta)
+        wanted = None if before is None else frozenset(before.types)
+        if filter is not None:
+            wanted = _names(filter, schemas, cursor, header, limits, delta)
+        start = cursor.position
         sections = _read_sections(cursor, header, wanted, limits, delta=delta)
+        section, plan, seconds = None, AppendPlan(), 0.0
+        flags = append_flags(header.extra, at) if before is not None and mode is not AppendMode.OFF else None
+        if before is not None and flags is not None:
+            started = time.perf_counter()
+            section = read_append(cursor, flags, mode, limits)
+            ours = {name: data.schema for name, data in before.types.items()}
+            plan = plan_append(ours, section, mode, before.filter, at)
+            seconds = time.perf_counter() - started
+            if plan.added:
+                # Which types are new is said behind the type sections: those of new ones are read in a second pass.
+                new = frozenset(plan.added)
+                cursor.position = start
+                sections = [one for one in sections if one.schema.name not in new]
+                sections += _read_sections(cursor, header, new, limits, delta=True)
+                wanted = (wanted or frozenset()) | new
     for name, part in parts.items():
         with opened(part, limits) as cursor:
             part_header = read_part_header(cursor, limits)
@@ -228,7 +301,7 @@ def _read_blob(
             if filter is not None:
                 wanted = _kept_names(filter, schemas, cursor)
             sections += _read_sections(cursor, part_header, wanted, limits, delta=delta)
-    return replace(header, schemas=tuple(schemas)), sections, at
+    return _Blob(replace(header, schemas=tuple(schemas)), sections, at, section, plan, seconds)
 
 
 def _names(

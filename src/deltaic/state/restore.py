@@ -6,6 +6,7 @@ so that the reverse delta can carry them.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,16 +41,25 @@ class RestoredType:
         self.populated: OrdinalSet = data.populated
         self.shards = len(data.shards)
         self._fields: NDArray[np.int64] | None = None
-        common = schema
+        self._common = schema
         if isinstance(schema, ObjectSchema):
-            common = common_schema(schema, data.schema)
+            self._common = common = common_schema(schema, data.schema)
             if common.fields != schema.fields:
                 self._fields = np.array([schema.position(field.name) for field in common.fields], np.int64)
         elif type(schema) is not type(data.schema):
             raise _incompatible(schema, data.schema)
+
+    @cached_property
+    def _known(self) -> "ordinal_kernels.OrdinalMap":
         ordinals = self.populated.ordinals()
-        self._known = ordinal_kernels.OrdinalMap()
-        self._known.put(*self._serialize(common, ordinals, _NO_BUCKETS), ordinals.astype(np.int32))
+        known = ordinal_kernels.OrdinalMap()
+        known.put(*self._serialize(self._common, ordinals, _NO_BUCKETS), ordinals.astype(np.int32))
+        return known
+
+    @property
+    def common_fields(self) -> NDArray[np.int64] | None:
+        """The fields of an OBJECT type that were there before; None if all were."""
+        return self._fields
 
     def preferred(self, data: NDArray[np.uint8], ends: NDArray[np.int64]) -> Ordinals:
         """The restored ordinal that each new record equals in the common model, or -1."""
@@ -59,6 +69,15 @@ class RestoredType:
         if self._fields is not None:
             return self._known.find(*records.project_objects(data, ends, field_kinds(self._schema), self._fields))
         return self._known.find(data, ends)
+
+    def as_added(self, ordinals: NDArray[np.int64]) -> Serialized:
+        """These records in the common model, with the bytes that they would have if they were added."""
+        if not isinstance(self._schema, SetSchema | MapSchema):
+            return self._serialize(self._common, ordinals, _NO_BUCKETS)
+        table = _entries(self._data, ordinals)
+        if isinstance(self._schema, SetSchema):
+            return records.serialize_sets(table.offsets, table.keys, _NO_CODES, _MIXED)
+        return records.serialize_maps(table.offsets, table.keys, table.values, _NO_CODES, _MIXED)
 
     def serialized(self, ordinals: OrdinalSet) -> Serialized:
         """These records under the new model: missing fields null, sets and maps with their buckets as they were."""

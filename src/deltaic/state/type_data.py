@@ -23,6 +23,8 @@ class TypeData:
     """What was populated before the last delta."""
     pending: OrdinalSet = EMPTY
     """Ghosts: removed by the last delta that held this type, readable until the next one that does."""
+    appended: OrdinalSet = EMPTY
+    """Records that stayed and to which the last delta appended values of new fields, or other values."""
 
     @property
     def shard_shift(self) -> int:
@@ -37,5 +39,5 @@ class TypeData:
     @property
     def nbytes(self) -> int:
         """Bytes of memory held."""
-        bits = (self.populated, self.previous, self.pending)
+        bits = (self.populated, self.previous, self.pending, self.appended)
         return sum(shard.nbytes for shard in self.shards) + sum(part.words.nbytes for part in bits)

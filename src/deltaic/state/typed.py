@@ -11,6 +11,7 @@ annotation says; enums, dates, times and decimals are what the model keeps them 
 import collections.abc
 import dataclasses
 import enum
+import functools
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -123,7 +124,14 @@ class Typed(Generic[T]):
 
 
 def typed(cls: type[T]) -> Typed[T]:
-    """What makes objects of a class out of records: `typed(Movie)(record)`."""
+    """What makes objects of a class out of records: `typed(Movie)(record)`. Made once for each class."""
+    wanted: Any = cls
+    made: Typed[T] = _made_once(wanted)
+    return made
+
+
+@functools.lru_cache(maxsize=256)
+def _made_once(cls: Any) -> Any:
     return Typed(cls)
 
 

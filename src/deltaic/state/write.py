@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 from deltaic.errors import InputError, NotFoundError
 from deltaic.kernels import records
 from deltaic.limits import MAX_ORDINAL
+from deltaic.schema.evolve import ModelStep, Renames, model_step
 from deltaic.schema.schemas import SchemaSet
 from deltaic.schema.types import ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
 from deltaic.state import write_blobs, write_columns
+from deltaic.state.append_write import CollectedAppend, SchemaAppend, collect_append
 from deltaic.state.bitset import OrdinalSet
+from deltaic.state.project import renamed_type
 from deltaic.state.read import ReadState
 from deltaic.state.write_blobs import NO_PARTS, BlobPart, BlobTags, Parts, prepared_type
 from deltaic.state.write_columns import AnyColumn, Column
@@ -107,6 +110,8 @@ class WriteState:
             for schema in self.schemas
         }
         self._prepared = False
+        self._previous_schemas: SchemaSet | None = None
+        self._renamed: Renames = {}
 
     @property
     def tag(self) -> int:
@@ -351,10 +356,39 @@ class WriteState:
         self.prepare()
         write_blobs.write_snapshot(self._types, self._tags(), stream, parts, envelope or Envelope())
 
-    def write_delta(self, stream: Stream, *, parts: Parts = NO_PARTS, envelope: Envelope | None = None) -> None:
-        """Write what leads from the version before to this one."""
+    @property
+    def model_step(self) -> ModelStep:
+        """How the model changed since the version before."""
+        return model_step(self._previous_schemas or self.schemas, self.schemas, self._renamed)
+
+    def collect_append(self, options: SchemaAppend) -> CollectedAppend:
+        """What the delta of this version appends: new fields, and their values for records that stayed."""
         self.prepare()
-        write_blobs.write_delta(self._types, self._tags(), stream, parts, envelope or Envelope(), reverse=False)
+        return collect_append(self._types, self.model_step, options)
+
+    def write_delta(
+        self,
+        stream: Stream,
+        *,
+        parts: Parts = NO_PARTS,
+        envelope: Envelope | None = None,
+        append: CollectedAppend | SchemaAppend | None = None,
+    ) -> None:
+        """Write what leads from the version before to this one.
+
+        Args:
+            stream: where the delta goes.
+            parts: optional parts, and where they go.
+            envelope: what the blob carries for readers of another age.
+            append: what it appends for records that stayed, collected before or by these options.
+        """
+        self.prepare()
+        if isinstance(append, SchemaAppend):
+            append = self.collect_append(append)
+        section = None if append is None else append.section
+        write_blobs.write_delta(
+            self._types, self._tags(), stream, parts, envelope or Envelope(), reverse=False, append=section
+        )
 
     def write_reverse_delta(self, stream: Stream, *, parts: Parts = NO_PARTS, envelope: Envelope | None = None) -> None:
         """Write what leads from this version back to the one before."""
@@ -375,6 +409,7 @@ class WriteState:
         self._previous_tags.replace_all(self.header_tags)
         for writer in self._types.values():
             writer.next_cycle(self._options)
+        self._previous_schemas, self._renamed = None, {}
         self._prepared = False
 
     def reset_to_last(self, tag: int | None = None) -> None:
@@ -384,7 +419,14 @@ class WriteState:
         self.set_tag(tag)
         self._prepared = False
 
-    def restore(self, state: ReadState, tag: int | None = None, *, exact: bool | None = None) -> None:
+    def restore(
+        self,
+        state: ReadState,
+        tag: int | None = None,
+        *,
+        exact: bool | None = None,
+        renamed: Renames | None = None,
+    ) -> None:
         """Continue the chain that led to a read state, with the same model or another one.
 
         Types that the model lacks are left out, types that the state lacks start empty.
@@ -395,6 +437,8 @@ class WriteState:
             exact: keep NaN apart from null. Java's restore does not: a record with a NaN gets a new ordinal, and one
                 that is kept without being added again has a null instead. None: exact in canonical order, as Java
                 in given.
+            renamed: type → field → what it was called in the state, where the model calls it otherwise: records
+                keep its values.
 
         Raises:
             SchemaError: a type or field has the same name and another type.
@@ -406,7 +450,9 @@ class WriteState:
             raise InputError("only a write state without records can be restored", "NotEmpty")
         # All types are looked at before the first one is changed: a restore that fails leaves nothing behind.
         restored = {
-            name: self._types[name].restorable(data, exact=exact)
+            name: self._types[name].restorable(
+                renamed_type(data, self.schemas[name], (renamed or {}).get(name, {})), exact=exact
+            )
             for name, data in state.types.items()
             if name in self._types
         }
@@ -415,6 +461,7 @@ class WriteState:
         self._previous_tag = state.tag & NO_TAG
         self.set_tag(tag)
         self._previous_tags.replace_all(state.header_tags)
+        self._previous_schemas, self._renamed = state.schemas, renamed or {}
 
     def _tags(self, *, reverse: bool = False) -> BlobTags:
         if reverse:

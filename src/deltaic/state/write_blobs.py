@@ -1,12 +1,16 @@
 """Blobs of a prepared version: headers and type sections in order, to the main stream and to optional parts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
 
 from deltaic.errors import InputError, NotFoundError
 from deltaic.schema.types import Schema
 from deltaic.state.write_type import PreparedType, TypeWriter
+from deltaic.wire.append_write import EncodedSection
 from deltaic.wire.write_header import Envelope, write_header, write_part_header
 from deltaic.wire.write_sections import write_delta_section, write_snapshot_section
 from deltaic.wire.write_stream import Output, Stream
@@ -60,9 +64,20 @@ def write_snapshot(types: Types, tags: BlobTags, stream: Stream, parts: Parts, e
 
 
 def write_delta(
-    types: Types, tags: BlobTags, stream: Stream, parts: Parts, envelope: Envelope, *, reverse: bool
+    types: Types,
+    tags: BlobTags,
+    stream: Stream,
+    parts: Parts,
+    envelope: Envelope,
+    *,
+    reverse: bool,
+    append: EncodedSection | None = None,
 ) -> None:
-    """Write what changed in the types that changed, forwards or back."""
+    """Write what changed in the types that changed, forwards or back; and an appended section, if there is one."""
+    if append is not None:
+        if envelope.header_extra or not envelope.schemas:
+            raise InputError("an appended section needs the header's envelope for itself", "Envelope")
+        envelope = replace(envelope, header_extra=append.envelope)
     outputs = _Outputs(stream, parts, types)
     changed = {name: writer for name, writer in types.items() if prepared_type(writer).changed}
     outputs.write_headers([writer.schema for writer in changed.values()], tags, envelope)
@@ -79,6 +94,8 @@ def write_delta(
             added.ordinals(),
             envelope,
         )
+    if append is not None:
+        outputs.write_after(append.pieces)
     outputs.flush()
 
 
@@ -123,6 +140,14 @@ class _Outputs:
             write_part_header(
                 output, part_name, mine, origin_tag=tags.origin, destination_tag=tags.destination, envelope=envelope
             )
+
+    def write_after(self, pieces: Sequence[NDArray[np.uint8] | bytes]) -> None:
+        """Write behind the last type of the main blob."""
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                self._main.raw(piece)
+            else:
+                self._main.array(piece)
 
     def flush(self) -> None:
         for output in (self._main, *self._parts.values()):

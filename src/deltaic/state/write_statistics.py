@@ -62,6 +62,25 @@ class TypeStatistics(ABC):
         self._totals = np.zeros(1, np.int64)
         self._counts = self._no_counts()
 
+    @property
+    def counts(self) -> "list[Counts]":
+        """What was counted, without the totals by shard: statistics of parts of a type add up."""
+        return self._counts
+
+    @property
+    def total(self) -> int:
+        """Elements or buckets of all shards; 0 for an OBJECT type."""
+        return int(self._totals.sum())
+
+    def absorb(self, counts: "list[Counts]") -> None:
+        """Add what was counted of another part of the type."""
+        for mine, theirs in zip(self._counts, counts, strict=True):
+            mine += theirs
+
+    def layout_of(self, totals: Counts) -> Layout:
+        """Widths and totals, where the totals of all shards were counted elsewhere."""
+        return self._layout(totals)
+
     def layout(self, source: "ordinal_kernels.OrdinalMap", shards: int) -> Layout:
         """Widths and totals for this number of shards, which totals are kept for from now on."""
         self._totals = self._totals_for(source, shards)

@@ -1,7 +1,7 @@
 """The write side of one type: its records, their ordinals, how they will be laid out and sharded."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -199,13 +199,20 @@ class TypeWriter:
         self._statistics.forget(self.ordinals.map, leaving)
 
     def _wanted_shards(self, max_ordinal: int, options: WriteOptions) -> int:
-        if self.shards is not None and not options.allow_resharding:
-            return self.shards
-        wanted = 1
-        if options.target_shard_bytes is not None:
-            projected = self._statistics.unsharded_layout().projected_bytes(max_ordinal)
-            while options.target_shard_bytes * wanted < projected:
-                wanted *= 2
-        if self.shards is None or wanted == self.shards:
-            return wanted
-        return self.shards * 2 if wanted > self.shards else self.shards // 2
+        return next_shard_count(
+            self.shards, lambda: self._statistics.unsharded_layout().projected_bytes(max_ordinal), options
+        )
+
+
+def next_shard_count(current: int | None, projected_bytes: Callable[[], int], options: WriteOptions) -> int:
+    """The number of shards of a type in this cycle: decided once, or one step towards what its size asks for."""
+    if current is not None and not options.allow_resharding:
+        return current
+    wanted = 1
+    if options.target_shard_bytes is not None:
+        projected = projected_bytes()
+        while options.target_shard_bytes * wanted < projected:
+            wanted *= 2
+    if current is None or wanted == current:
+        return wanted
+    return current * 2 if wanted > current else current // 2

@@ -13,6 +13,7 @@ import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -279,6 +280,7 @@ def _starter(codec: Codec) -> tuple[Callable[[], _Decoder], type[Exception]]:
     return lambda: _ZlibDecoder(_WINDOW_BITS[codec]), zlib.error
 
 
+@cache
 def _zstd() -> ModuleType:
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]

@@ -12,7 +12,6 @@ gives a `Store`.
 import os
 import re
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from urllib.parse import unquote, urlsplit
 
 from deltaic.errors import InputError
@@ -56,6 +55,9 @@ def open_store(
         return RemoteStore(
             scheme + text[len(scheme) :], options=options, timeout_seconds=timeout_seconds, read_retries=read_retries
         )
+    # Reading what is installed takes longer than opening a store, and only plug-ins need it.
+    from importlib.metadata import entry_points
+
     for entry in entry_points(group="deltaic.stores", name=scheme):
         store = entry.load()(text, dict(options or {}))
         if not isinstance(store, Store):

@@ -157,7 +157,7 @@ def action_members(action: Action) -> dict[str, Any]:
     if isinstance(action, Metadata):
         return {"metaData": metadata_members(action)}
     if isinstance(action, Protocol):
-        return {"protocol": _named(action, _PROTOCOL)}
+        return {"protocol": protocol_members(action)}
     return {"mergeskip": _named(action, _SKIP)}
 
 
@@ -180,6 +180,16 @@ def metadata_members(metadata: Metadata) -> dict[str, Any]:
 def read_metadata(value: Mapping[str, Any], where: str) -> Metadata:
     """A metaData action from its members."""
     return _read_metadata(_Members(dict(value), "metaData", where))
+
+
+def protocol_members(protocol: Protocol) -> dict[str, Any]:
+    """The members of a protocol action."""
+    return _named(protocol, _PROTOCOL)
+
+
+def read_protocol(value: Mapping[str, Any], where: str) -> Protocol:
+    """A protocol action from its members."""
+    return _read_protocol(_Members(dict(value), "protocol", where))
 
 
 def add_members(add: AddFile) -> dict[str, Any]:

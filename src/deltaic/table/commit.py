@@ -32,7 +32,8 @@ from deltaic.errors import (
     StorageError,
 )
 from deltaic.storage import Store
-from deltaic.table.actions import Action, write_actions
+from deltaic.table.actions import Action
+from deltaic.table.admission import admitted_text, check_files, check_metadata, check_terms
 from deltaic.table.changes import Changes, Isolation
 from deltaic.table.checkpoint import AVRO_FORMAT, Hint, JsonCheckpoint, write_checkpoint, write_hint
 from deltaic.table.compaction import NewState, build_state
@@ -91,6 +92,8 @@ class Terms:
     transaction: tuple[str, int] | None = None
     """Application and number: a transaction whose number is not above the application's last is not repeated."""
     merge: bool = False
+    new_paths: frozenset[str] = frozenset()
+    """Paths of files to add whose names were made for this commit: no version can hold them yet."""
     force: bool = False
     """Write over the refusal to write a damaged table; for repairs."""
 
@@ -106,30 +109,48 @@ class Committer:
     sleep: Callable[[float], None] = time.sleep
     random: random_module.Random = field(default_factory=random_module.Random)
 
-    def commit(self, snapshot: Snapshot, plan: Callable[[Snapshot], Changes], terms: Terms) -> tuple[Commit, Snapshot]:
+    def commit(
+        self, snapshot: Snapshot, plan: Callable[[Snapshot], Changes], terms: Terms, *, behind: bool = False
+    ) -> tuple[Commit, Snapshot]:
         """Commit what `plan` makes of a snapshot, and give the snapshot after it.
+
+        Args:
+            snapshot: what the commit is planned on.
+            plan: makes the changes.
+            terms: how the commit is made.
+            behind: others have committed since that snapshot.
 
         Raises:
             CommitConflictError: another commit does not let this one follow, or too many came first.
             CommitUnknownError: the store did not answer; the message has the version and the token.
         """
         token = secrets.token_hex(16)
+        check_terms(terms.note, terms.user, terms.transaction)
         changes = plan(snapshot)
+        check_files(changes.adds, snapshot, self.settings)
         self._check_old_files(changes)
+        snapshot, cut_off = self._anchored(snapshot)
+        if behind or cut_off:
+            snapshot = self._after_winners(snapshot, changes, terms, taken=False)
+            changes = plan(snapshot) if terms.replan else changes
         for attempt in range(1, self.settings.retry_max_attempts + 1):
             self._check_family(snapshot, force=terms.force)
             if self._repeated(snapshot, terms):
                 return Commit(snapshot.version, changes.operation, attempt, repeated=True), snapshot
             actions = self._actions(snapshot, changes, terms, token)
-            data = self._bytes(snapshot, actions, token)
+            text = admitted_text(actions, f"{changes.operation} to {self.log.url}")
+            data = pack_text(text, compressed=self.settings.compress_versions, token=token)
             version = snapshot.version + 1
-            if self._put(version, data, token):
-                self._check_followed(snapshot, changes, token)
-                committed = VersionFile(version, tuple(actions), len(data))
+            etag = self._put(version, data, token)
+            if etag is not None:
+                self._check_followed(snapshot, changes, terms, token)
+                committed = VersionFile(version, tuple(actions), len(data), etag)
                 # Times of versions never go back, whatever the writers' clocks say: time travel looks by halving.
                 after = snapshot.advance(committed, max(self._now_ms(), snapshot.created_ms + 1))
-                return self.finish(after, changes.operation, attempt, after_merge=terms.merge)
-            snapshot = self._after_winners(snapshot, changes, terms)
+                return self.finish(
+                    after, changes.operation, attempt, after_merge=terms.merge, new_paths=terms.new_paths
+                )
+            snapshot = self._after_winners(snapshot, changes, terms, taken=True)
             if terms.replan:
                 changes = plan(snapshot)
             if attempt < self.settings.retry_max_attempts:
@@ -138,6 +159,17 @@ class Committer:
         raise CommitConflictError(
             f"{changes.operation}: {attempts} times another commit came first; nothing was written"
         )
+
+    def _anchored(self, snapshot: Snapshot) -> tuple[Snapshot, bool]:
+        """The snapshot with the etag of its version file, and whether the log goes on elsewhere.
+
+        Asked in this order: a clean-up moves the hint before it deletes, so that what was there while the hint had not
+        moved is the file that the snapshot is of. Only the first commit on a state that was read needs to ask.
+        """
+        if snapshot.etag:
+            return snapshot, False
+        etag = self.log.version_etag(snapshot.version)
+        return replace(snapshot, etag=etag or ""), self.log.is_cut_off(snapshot)
 
     def _check_family(self, snapshot: Snapshot, *, force: bool) -> None:
         check_writable(snapshot.protocol, self.log.url)
@@ -202,41 +234,40 @@ class Committer:
         if own or of_this or changes.touches_metadata:
             of_this[OPERATION_KEY] = changes.operation
             kept = changed(snapshot.metadata, configuration=lasting(snapshot.metadata.configuration))
-            actions.append(composed(kept, changed(changes, configuration={**own, **of_this})))
+            metadata = composed(kept, changed(changes, configuration={**own, **of_this}))
+            if changes.schema_string is not None or changes.partition_columns is not None:
+                check_metadata(metadata)
+            actions.append(metadata)
         return [*actions, *changes.removes, *adds, *changes.skips]
 
-    def _bytes(self, snapshot: Snapshot, actions: list[Action], token: str) -> bytes:
-        return pack_text(write_actions(actions), compressed=self.settings.compress_versions, token=token)
-
-    def _put(self, version: int, data: bytes, token: str) -> bool:
-        """Put a version file; False if another commit has the version."""
+    def _put(self, version: int, data: bytes, token: str) -> str | None:
+        """Put a version file and give its etag, empty if it is not known; None if another commit has the version."""
         name = version_name(version)
         for attempt in range(1, self.settings.retry_max_attempts + 1):
             try:
-                self.log.store.put_if_absent(name, data)
-                return True
+                return self.log.store.put_if_absent(name, data)
             except CommitConflictError:
                 # A client below may have repeated a request of ours whose answer was lost.
-                return self._read_back(version, token) == data
+                return "" if self._read_back(version, token) == data else None
             except CommitUnknownError as error:
                 found = self._read_back(version, token)
                 if found is not None:
-                    return found == data
+                    return "" if found == data else None
                 if attempt == self.settings.retry_max_attempts:
                     raise self._unknown(version, token) from error
             self.sleep(self._delay_seconds(attempt))
         raise self._unknown(version, token)
 
-    def _check_followed(self, snapshot: Snapshot, changes: Changes, token: str) -> None:
+    def _check_followed(self, snapshot: Snapshot, changes: Changes, terms: Terms, token: str) -> None:
         """Whether the version file stands behind the one that it was planned on.
 
         A clean-up that ran since may have deleted the version files that took our number long ago: the name is free
-        again, and a commit under it would be seen by nobody. The two newest versions are never deleted, so that a
-        missing predecessor tells.
+        again, and a commit under it would be seen by nobody. It deletes the oldest first: as long as the predecessor is
+        there, the very file that was read, our name was never free.
         """
         for attempt in range(1, _READ_BACKS + 1):
             try:
-                if self._stands(snapshot.version, changes):
+                if self._stands(snapshot, changes, terms):
                     return
                 break
             except (StorageError, DecodeError) as error:
@@ -246,12 +277,18 @@ class Committer:
             self.sleep(self._delay_seconds(attempt))
         raise self._unknown(snapshot.version + 1, token)
 
-    def _stands(self, before: int, changes: Changes) -> bool:
-        if self.log.version_exists(before) or self.log.state(before) is not None:
+    def _stands(self, before: Snapshot, changes: Changes, terms: Terms) -> bool:
+        if before.etag and self.log.version_etag(before.version) == before.etag:
             return True
+        hint = self.log.hint()
+        if hint is not None and hint.version <= before.version + 1:
+            return True
+        # The predecessor was cleaned up, before our commit or after it: what the newest version has of ours tells.
         newest = self.log.snapshot()
-        if newest.version == before + 1:
+        if newest.version == before.version + 1:
             return True
+        if terms.transaction is not None:
+            return self._repeated(newest, terms)
         return bool(changes.adds) and len(newest.find({add.path for add in changes.adds})) == len(changes.adds)
 
     def _read_back(self, version: int, token: str) -> bytes | None:
@@ -267,18 +304,26 @@ class Committer:
     def _unknown(self, version: int, token: str) -> CommitUnknownError:
         return CommitUnknownError(f"version {version} of {self.log.url} may or may not be written (token {token})")
 
-    def _after_winners(self, snapshot: Snapshot, changes: Changes, terms: Terms) -> Snapshot:
+    def _after_winners(self, snapshot: Snapshot, changes: Changes, terms: Terms, *, taken: bool) -> Snapshot:
         """The newest snapshot, once every commit in between was found to let ours follow."""
         seen = snapshot
         while True:
             winner = self.log.read_version(seen.version + 1)
             if winner is None:
+                if self.log.is_cut_off(seen):
+                    newest = self.log.snapshot()
+                    if newest.version > seen.version and self.log.version_etag(seen.version + 1) is None:
+                        return self._across_cut(snapshot, newest, changes, terms)
+                    if newest.version > seen.version:
+                        continue
                 break
             isolation = Isolation.SNAPSHOT if terms.replan else terms.isolation
             checked = changed(changes, removes=(), adds=changes.adds) if terms.replan else changes
             check(checked, seen, winner, isolation=isolation, settings=self.settings, where=self.log.url)
             seen = seen.advance(winner)
         if seen.version == snapshot.version:
+            if not taken:
+                return snapshot  # the hint runs ahead of the log
             raise StorageError(f"version {seen.version + 1} of {self.log.url} is taken but cannot be read")
         # The winner's state may be there by now: replaying from it keeps the tail short.
         state = self.log.written_state(seen.version, literal=self.settings.literal)
@@ -290,8 +335,31 @@ class Committer:
             )
         return seen
 
+    def _across_cut(self, snapshot: Snapshot, newest: Snapshot, changes: Changes, terms: Terms) -> Snapshot:
+        """The newest snapshot, where the version files up to it are gone: what it differs by must tell enough."""
+        blind = not changes.removes and (changes.reads is None or terms.isolation is Isolation.SNAPSHOT)
+        if not terms.replan and not blind:
+            reason = f"versions after {snapshot.version} of {self.log.url} were cleaned up"
+            raise CommitConflictError(
+                f"{changes.operation}: {reason}: nobody can tell whether they clash; read again, then retry"
+            )
+        actions: tuple[Action, ...] = (newest.metadata,)
+        if newest.protocol != snapshot.protocol:
+            actions = (newest.protocol, newest.metadata)
+        checked = changed(changes, removes=(), reads=None)
+        between = VersionFile(newest.version, actions)
+        check(checked, snapshot, between, isolation=terms.isolation, settings=self.settings, where=self.log.url)
+        return newest
+
     def finish(
-        self, after: Snapshot, operation: str, attempts: int, *, after_merge: bool = False, force_full: bool = False
+        self,
+        after: Snapshot,
+        operation: str,
+        attempts: int,
+        *,
+        after_merge: bool = False,
+        force_full: bool = False,
+        new_paths: frozenset[str] = frozenset(),
     ) -> tuple[Commit, Snapshot]:
         """Write what follows a version file: its state or JSON checkpoint, and the hint."""
         commit = Commit(after.version, operation, attempts)
@@ -303,7 +371,7 @@ class Committer:
                 return commit, after
             if not self.settings.checkpoint_enabled:
                 return commit, after
-            made, after = self.write_state(after, after_merge=after_merge, force_full=force_full)
+            made, after = self.write_state(after, after_merge=after_merge, force_full=force_full, new_paths=new_paths)
             return replace(commit, state_kind=made), after
         except DeltaicError as error:
             # The version file is the commit; what failed here is made up by the next one.
@@ -311,12 +379,22 @@ class Committer:
             return replace(commit, state_problem=str(error)), after
 
     def write_state(
-        self, snapshot: Snapshot, *, after_merge: bool = False, force_full: bool = False
+        self,
+        snapshot: Snapshot,
+        *,
+        after_merge: bool = False,
+        force_full: bool = False,
+        new_paths: frozenset[str] = frozenset(),
     ) -> tuple[str, Snapshot]:
         """Write the state of a snapshot if it has none, then the hint; gives how, and the snapshot on that state."""
         created_ms = snapshot.created_ms or self._now_ms()
         made = build_state(
-            snapshot, self.settings, created_ms=created_ms, force_full=force_full, after_merge=after_merge
+            snapshot,
+            self.settings,
+            created_ms=created_ms,
+            force_full=force_full,
+            after_merge=after_merge,
+            new_paths=new_paths,
         )
         started = self.clock()
         for manifest in made.manifests:

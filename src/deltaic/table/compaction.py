@@ -39,65 +39,84 @@ class NewState:
 
 @dataclass(frozen=True)
 class _Gone:
-    """What of a base's manifest is there no more."""
+    """What the tail removed or replaced of one manifest of the base."""
 
     columns: FileColumns
     rows: Rows
-    fresh: Rows
-    """Of these rows, those without a tombstone yet."""
 
 
 def build_state(
-    snapshot: Snapshot, settings: Settings, *, created_ms: int, force_full: bool = False, after_merge: bool = False
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    created_ms: int,
+    force_full: bool = False,
+    after_merge: bool = False,
+    new_paths: frozenset[str] = frozenset(),
 ) -> NewState:
-    """The state of a snapshot."""
+    """The state of a snapshot.
+
+    Args:
+        snapshot: what it is of.
+        settings: when to compact, and how.
+        created_ms: its time.
+        force_full: every live file anew.
+        after_merge: the commit was a merge.
+        new_paths: paths of the tail that were made for it, so that no manifest of the base can hold them. Where the
+            tail has nothing else, no manifest is read: an append costs the same however many files there are.
+    """
     base = snapshot.state
     if force_full or base is None or not base.own or any(part.key is None for part in snapshot.base):
         return _full(snapshot, settings, created_ms)
     tombstones = frozenset(base.tombstones)
     if not tombstones.isdisjoint(snapshot.tail):
         return _full(snapshot, settings, created_ms)
-    gone = _gone(snapshot, tombstones)
-    fresh = sum(len(one.fresh) for one in gone)
-    if fresh and not set(_paths(gone)).isdisjoint(snapshot.tail):
+    gone = _gone(snapshot, snapshot.hidden - tombstones - new_paths)
+    fresh = _paths(gone)
+    if not set(fresh).isdisjoint(snapshot.tail):
         return _full(snapshot, settings, created_ms)
-    dead = len(tombstones) + fresh
+    dead = len(tombstones) + len(fresh)
     many = base.num_files <= 0 or dead / base.num_files > settings.tombstone_threshold
-    if (dead and (many or (after_merge and settings.compact_after_merge))) or fresh > settings.large_remove_threshold:
+    compacts = many or (after_merge and settings.compact_after_merge)
+    if (dead and compacts) or len(fresh) > settings.large_remove_threshold:
         return _full(snapshot, settings, created_ms)
-    small = [info.num_entries * 2 < settings.entries_per_manifest for info in base.manifests]
-    if len(base.manifests) > settings.max_manifests and sum(small) > 1:
-        return _partial(snapshot, gone, small, settings, created_ms)
     infos = [_counted(info, one) for info, one in zip(base.carried(), gone, strict=True)]
+    totals, hidden = _totals(base, gone, snapshot), [*base.tombstones, *fresh]
+    small = [info.num_entries * 2 < settings.entries_per_manifest for info in infos]
+    if len(infos) > settings.max_manifests and sum(small) > 1:
+        kept = [info for info, is_small in zip(infos, small, strict=True) if not is_small]
+        made, hidden = _joined(snapshot, small, hidden, settings)
+        return _state(snapshot, totals, created_ms, kept, made, hidden, "partial")
     made = _manifests_of(snapshot.tail, snapshot, settings)
-    totals = _totals(base, gone, snapshot)
-    return _state(snapshot, totals, created_ms, infos, made, [*base.tombstones, *_paths(gone)], "incremental")
+    return _state(snapshot, totals, created_ms, infos, made, hidden, "incremental")
 
 
-def _gone(snapshot: Snapshot, tombstones: frozenset[str]) -> list[_Gone]:
-    """For each manifest of the base the rows that are not live any more."""
-    recent = snapshot.hidden - tombstones
-    found = []
-    for columns in snapshot._read([part.key for part in snapshot.base]):
-        fresh = columns.find(recent)
-        rows = np.union1d(fresh, columns.find(tombstones)) if tombstones else fresh
-        found.append(_Gone(columns, rows, fresh))
-    return found
+def _gone(snapshot: Snapshot, recent: frozenset[str]) -> list[_Gone | None]:
+    """For each manifest of the base what went since, by the paths that it may be; None where nothing did."""
+    if not recent:
+        return [None] * len(snapshot.base)
+    read = snapshot._read([part.key for part in snapshot.base])
+    found = [_Gone(columns, columns.find(recent)) for columns in read]
+    return [one if len(one.rows) else None for one in found]
 
 
-def _totals(base: State, gone: Sequence[_Gone], snapshot: Snapshot) -> tuple[int, int]:
+def _totals(base: State, gone: Sequence[_Gone | None], snapshot: Snapshot) -> tuple[int, int]:
     """Files and bytes: those of the base, less what went, and the tail. States of ours count exactly."""
-    files = base.num_files - sum(len(one.fresh) for one in gone) + len(snapshot.tail)
-    size = base.total_bytes - sum(int(one.columns.longs("size")[0][one.fresh].sum()) for one in gone)
+    files = base.num_files - sum(len(one.rows) for one in gone if one is not None) + len(snapshot.tail)
+    size = base.total_bytes - sum(int(one.columns.longs("size")[0][one.rows].sum()) for one in gone if one is not None)
     return files, size + sum(add.size_bytes for add in snapshot.tail.values())
 
 
-def _paths(gone: Sequence[_Gone]) -> list[str]:
-    return [path for one in gone for path in one.columns.paths.texts(one.fresh) if path is not None]
+def _paths(gone: Sequence[_Gone | None]) -> list[str]:
+    texts = (path for one in gone if one is not None for path in one.columns.paths.texts(one.rows))
+    return [path for path in texts if path is not None]
 
 
-def _counted(info: ManifestInfo, gone: _Gone) -> ManifestInfo:
-    return replace(info, tombstone_count=len(gone.rows), live_entry_count=info.num_entries - len(gone.rows))
+def _counted(info: ManifestInfo, gone: _Gone | None) -> ManifestInfo:
+    if info.live_entry_count < 0:
+        return info  # the form of the protocol text does not count them
+    dead = info.tombstone_count + (0 if gone is None else len(gone.rows))
+    return replace(info, tombstone_count=dead, live_entry_count=info.num_entries - dead)
 
 
 def _manifests_of(tail: Mapping[str, AddFile], snapshot: Snapshot, settings: Settings) -> list[NewManifest]:
@@ -107,22 +126,20 @@ def _manifests_of(tail: Mapping[str, AddFile], snapshot: Snapshot, settings: Set
     return [manifest_of_adds(adds[first : first + size], names, types, settings) for first in range(0, len(adds), size)]
 
 
-def _partial(
-    snapshot: Snapshot, gone: Sequence[_Gone], small: Sequence[bool], settings: Settings, created_ms: int
-) -> NewState:
-    base = snapshot.state
-    assert base is not None
-    joined, kept, tombstones = [], [], []
-    for info, one, is_small in zip(base.carried(), gone, small, strict=True):
-        if is_small:
-            joined.append((one.columns, np.setdiff1d(np.arange(len(one.columns), dtype=np.int64), one.rows)))
-        else:
-            kept.append(_counted(info, one))
-            tombstones += [path for path in one.columns.paths.texts(one.rows) if path is not None]
+def _joined(
+    snapshot: Snapshot, small: Sequence[bool], hidden: Sequence[str], settings: Settings
+) -> tuple[list[NewManifest], list[str]]:
+    """The small manifests of the base and the tail in one; and the tombstones that the others still need."""
+    keys = [part.key for part, is_small in zip(snapshot.base, small, strict=True) if is_small]
+    joined, dropped = [], set()
+    for columns in snapshot._read(keys):
+        dead = columns.find(hidden)
+        dropped.update(columns.paths.texts(dead))
+        joined.append((columns, np.setdiff1d(np.arange(len(columns), dtype=np.int64), dead)))
     if snapshot.tail_columns is not None:
         joined.append((snapshot.tail_columns, np.arange(len(snapshot.tail_columns), dtype=np.int64)))
     made = manifests_of_rows(joined, snapshot.metadata.partition_columns, snapshot.types, settings)
-    return _state(snapshot, _totals(base, gone, snapshot), created_ms, kept, made, tombstones, "partial")
+    return made, [path for path in hidden if path not in dropped]
 
 
 def _full(snapshot: Snapshot, settings: Settings, created_ms: int) -> NewState:
@@ -182,6 +199,7 @@ def _state(
         tombstones=tuple(tombstones),
         schemas=dict(snapshot.registry if registry is None else registry),
         protocol_version=max(snapshot.protocol.min_reader_version, snapshot.protocol.min_writer_version),
+        protocol=snapshot.protocol,
         metadata=snapshot.metadata,
         own=True,
     )

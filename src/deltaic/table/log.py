@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace as changed
 
 from deltaic.errors import DecodeError, NotFoundError
-from deltaic.storage import Store
+from deltaic.storage import Blob, Store
 from deltaic.table.actions import Metadata, Protocol
 from deltaic.table.checkpoint import AVRO_FORMAT, Hint, JsonCheckpoint, read_checkpoint, read_hint
 from deltaic.table.columns import FileColumns
@@ -77,23 +77,28 @@ class Log:
 
     def read_version(self, version: int) -> VersionFile | None:
         """The version file of a version, or None."""
-        data = self.version_bytes(version)
-        return None if data is None else VersionFile.read(version, data, f"{self.url}/{version_name(version)}")
+        blob = self._version_blob(version)
+        if blob is None:
+            return None
+        return VersionFile.read(version, blob.data, f"{self.url}/{version_name(version)}", blob.etag)
 
     def version_bytes(self, version: int) -> bytes | None:
         """The bytes of a version file, or None."""
+        blob = self._version_blob(version)
+        return None if blob is None else blob.data
+
+    def _version_blob(self, version: int) -> Blob | None:
         try:
-            return self.store.get(version_name(version), limit_bytes=MAX_VERSION_BYTES).data
+            return self.store.get(version_name(version), limit_bytes=MAX_VERSION_BYTES)
         except NotFoundError:
             return None
 
-    def version_exists(self, version: int) -> bool:
-        """Whether a version file is there."""
+    def version_etag(self, version: int) -> str | None:
+        """The etag of a version file, or None if it is not there."""
         try:
-            self.store.head(version_name(version))
+            return self.store.head(version_name(version)).etag
         except NotFoundError:
-            return False
-        return True
+            return None
 
     def snapshot(self, version: int | None = None, *, replay: bool = False) -> Snapshot:
         """The table at a version, or at the newest one.
@@ -123,33 +128,50 @@ class Log:
         if not is_ours(snapshot.metadata):
             return self.snapshot()
         advanced = self._replayed(snapshot)
+        if self.is_cut_off(advanced):
+            return self.snapshot()
         if advanced.version == snapshot.version and self._has_state(advanced.version + 1):
             return self.snapshot()
         check_readable(advanced.protocol, self.url)
         return advanced
 
+    def is_cut_off(self, snapshot: Snapshot) -> bool:
+        """Whether the log may go on elsewhere, although no version file follows this one.
+
+        A clean-up deletes version files, also those that follow a snapshot which somebody still holds. It brings the
+        hint up to date before: a hint beyond the end of the line that was followed tells.
+        """
+        hint = self.hint()
+        if hint is not None:
+            return hint.version > snapshot.version
+        return snapshot.version > 0 and self.version_etag(snapshot.version) is None
+
     def _by_hint(self, version: int | None) -> Snapshot | None:
         """The fast way, or None where it does not lead to a sure answer."""
-        if version is None:
+        if version is not None:
+            return self._of_own_state(version)
+        for _ in range(_RESTARTS):
             hint = self.hint()
             if hint is None or hint.format != AVRO_FORMAT:
                 return None
-            start = hint.version
-        else:
-            start = version
+            based = self._of_own_state(hint.version)
+            if based is None:
+                return None
+            found = self._replayed(based)
+            if found.version > based.version and self.is_cut_off(found):
+                continue
+            # A state without a version file is the commit of another family of writers.
+            return None if self._has_state(found.version + 1) else found
+        return None
+
+    def _of_own_state(self, version: int) -> Snapshot | None:
         try:
-            state = self.state(start) if start > 0 else None
+            state = self.state(version) if version > 0 else None
         except DecodeError:
             return None
         if state is None or not state.own or state.metadata is None:
             return None
-        found = self._of_state(state, state.metadata)
-        if version is None:
-            found = self._replayed(found)
-            # A state without a version file is the commit of another family of writers.
-            if self._has_state(found.version + 1):
-                return None
-        return found
+        return self._of_state(state, state.metadata)
 
     def _replayed(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot with all version files that follow it."""
@@ -241,7 +263,8 @@ class Log:
             metadata = base.state.metadata or self._older_metadata(listing, base.version)
             if metadata is None:
                 raise DecodeError("NoMetadata", "nothing says what the table is", f"{self.url} version {base.version}")
-            return self._of_state(base.state, metadata, milliseconds(listing.states[base.version].modified))
+            state = base.state if base.state.own else changed(base.state, protocol=self._featured(listing, base.state))
+            return self._of_state(state, metadata, milliseconds(listing.states[base.version].modified))
         checkpoint = base.checkpoint
         assert checkpoint is not None
         metadata = checkpoint.metadata or self._older_metadata(listing, base.version)
@@ -252,9 +275,21 @@ class Log:
         created_ms = milliseconds(listing.checkpoints[base.version].modified)
         return replace(found, base=(Part(columns=columns),), created_ms=created_ms)
 
+    def _featured(self, listing: LogListing, state: State) -> Protocol | None:
+        """The protocol of another writer's state: its number, with the features that the first version asks for.
+
+        States have no place for features, and a table that needs one we do not know must not be read for that.
+        """
+        first = self.read_version(0) if 0 in listing.versions else None
+        if first is None or first.protocol is None:
+            return None
+        number = state.protocol_version
+        return changed(first.protocol, min_reader_version=number, min_writer_version=number)
+
     def _of_state(self, state: State, metadata: Metadata, stored_ms: int = 0) -> Snapshot:
         parts = tuple(Part(info, key) for info, key in zip(state.manifests, state.manifest_keys(), strict=True))
-        found = self._new(state.version, Protocol(state.protocol_version, state.protocol_version), metadata)
+        number = state.protocol_version
+        found = self._new(state.version, state.protocol or Protocol(number, number), metadata)
         return replace(
             found,
             base=parts,

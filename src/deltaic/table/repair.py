@@ -9,7 +9,7 @@ from deltaic.errors import CommitConflictError, DecodeError, InputError
 from deltaic.storage import Store
 from deltaic.table.actions import AddFile, RemoveFile, write_actions
 from deltaic.table.changes import Changes
-from deltaic.table.commit import Commit, Terms
+from deltaic.table.commit import Commit, Terms, writes_json
 from deltaic.table.log import FOLDER, Log
 from deltaic.table.protocol import FAMILY, FAMILY_KEY, OPERATION_KEY, check_writable, is_ours, lasting
 from deltaic.table.snapshot import Snapshot, is_absolute
@@ -84,7 +84,8 @@ def repair(table: "Table", *, drop_missing: bool = False, dry_run: bool = True) 
         actions.append(f"commit on top of another writer's state under version {snapshot.version}")
     if missing and drop_missing:
         actions.append(f"remove {len(missing)} files that are gone")
-    if state is None and snapshot.version and not unreadable and not (missing and drop_missing):
+    stateless = state is None and snapshot.version > 0 and not unreadable and not writes_json(snapshot, table.settings)
+    if stateless and not (missing and drop_missing):
         actions.append(f"write the state of version {snapshot.version}")
     if dry_run:
         return Repair(True, snapshot.version, tuple(add.path for add in missing), tuple(actions))
@@ -100,7 +101,7 @@ def repair(table: "Table", *, drop_missing: bool = False, dry_run: bool = True) 
             return Changes("repair", removes=lost if drop_missing else ())
 
         _, after = committer.commit(snapshot, planned, Terms(force=True, note="repaired"))
-    elif state is None and snapshot.version and not unreadable:
+    elif stateless:
         _, after = committer.finish(snapshot, "repair", 1, force_full=True)
     else:
         after = snapshot

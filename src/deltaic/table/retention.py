@@ -18,10 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from deltaic.errors import InputError
+from deltaic.errors import InputError, StorageError
 from deltaic.storage import ObjectInfo, Store
-from deltaic.table.checkpoint import AVRO_FORMAT, Hint, write_hint
-from deltaic.table.commit import Committer
+from deltaic.table.checkpoint import AVRO_FORMAT, JSON_FORMAT, Hint, write_hint
+from deltaic.table.commit import Committer, writes_json
 from deltaic.table.history import commit_times
 from deltaic.table.listing import LogListing, milliseconds, number_of
 from deltaic.table.log import FOLDER, Log
@@ -112,7 +112,9 @@ def purge(
     referenced = _referenced(log, listing, doomed, window)
     orphans, too_young = _orphans(store, referenced, removed, oldest_file_ms, limit)
     if not dry_run:
-        _write_first(log, committer, snapshot, window)
+        _write_tagged(log, committer, window)
+        if expired and window.base:
+            _bring_hint_to(log, snapshot.version, window.base)
         _delete(log.store, expired)
         survivors = log.listing(with_manifests=True)
         reachable = _unreachable(log, survivors, set(), oldest_manifest_ms)
@@ -141,8 +143,10 @@ def truncate(log: Log, committer: Committer, *, dry_run: bool) -> Truncation:
     tagged = frozenset(_tagged(snapshot, readable_versions(log, listing)))
     window = _Window(snapshot.version, snapshot.version, tagged)
     if not dry_run:
-        _write_first(log, committer, snapshot, window)
-        committer.replace_state(log.snapshot(snapshot.version))
+        _stand_alone(log, committer, snapshot.version)
+        _write_tagged(log, committer, window)
+        if snapshot.version:
+            _bring_hint_to(log, snapshot.version, snapshot.version)
     doomed = _older(listing, snapshot.version, tagged)
     if not dry_run:
         _delete(log.store, doomed)
@@ -320,16 +324,44 @@ def _data_path(key: str) -> str:
     return key
 
 
-def _write_first(log: Log, committer: Committer, snapshot: Snapshot, window: _Window) -> None:
-    """What must be there before anything goes: states of tagged versions, and a hint that is not behind."""
+def _write_tagged(log: Log, committer: Committer, window: _Window) -> None:
+    """Tagged versions stand on their own before anything goes."""
+    checkpoints = log.listing().checkpoints if window.tagged else {}
     for version in sorted(window.tagged):
+        tagged, state = log.snapshot(version), log.state(version)
+        if writes_json(tagged, committer.settings):
+            if version not in checkpoints:
+                committer.write_json_checkpoint(tagged)
+        elif state is None or not state.own:
+            committer.write_state(tagged, force_full=True)
+
+
+def _bring_hint_to(log: Log, newest: int, base: int) -> None:
+    """Readers and writers that hold an older version learn from the hint that the files after it are gone."""
+    for version in (newest, base):
         state = log.state(version)
-        if state is None or not state.own:
-            committer.write_state(log.snapshot(version), force_full=True)
-    state = log.state(snapshot.version)
-    if state is not None and state.own:
-        hint = Hint(state.version, state.num_files, state.total_bytes, state.created_ms, AVRO_FORMAT, state.folder)
-        write_hint(log.store, hint)
+        if state is not None and state.own:
+            write_hint(
+                log.store,
+                Hint(version, state.num_files, state.total_bytes, state.created_ms, AVRO_FORMAT, state.folder),
+            )
+            break
+    else:
+        checkpoint = log.snapshot(base)
+        counts = (checkpoint.num_files, checkpoint.total_bytes, checkpoint.created_ms)
+        write_hint(log.store, Hint(base, *counts, JSON_FORMAT))
+    hint = log.hint()
+    if hint is None or hint.version < base:
+        raise StorageError(f"{log.url}: _last_checkpoint cannot be brought to version {base}; nothing was deleted")
+
+
+def _stand_alone(log: Log, committer: Committer, version: int) -> None:
+    """Write the version as a whole, in the form that readers of its protocol know."""
+    snapshot = log.snapshot(version)
+    if writes_json(snapshot, committer.settings):
+        committer.write_json_checkpoint(snapshot)
+    else:
+        committer.replace_state(snapshot)
 
 
 def _delete(store: Store, keys: Iterable[str]) -> None:

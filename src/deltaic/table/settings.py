@@ -6,11 +6,14 @@ or without the prefix `spark.indextables.`, values as text or as what they are. 
 """
 
 import dataclasses
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deltaic.errors import InputError
+
+log = logging.getLogger("deltaic.table")
 
 PREFIX = "spark.indextables."
 """What the keys of the protocol text start with; it may be left out."""
@@ -98,6 +101,8 @@ class Settings:
     """The zone of filters' times without one; without it they skip no file by a timestamp's statistics."""
     allow_absolute_paths: bool = False
     """Follow absolute paths of add actions, which lead out of the table's folder."""
+    given: frozenset[str] = dataclasses.field(default=frozenset(), repr=False, compare=False)
+    """The names that a caller gave, so that they win over a table's own even where they are the defaults."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -111,17 +116,28 @@ class Settings:
     def of(cls, options: Mapping[str, object], *, base: "Settings | None" = None) -> "Settings":
         """Settings from options by either name; unknown names are refused."""
         values = {name: _convert(name, value) for name, value in _named(options, strict=True).items()}
-        return dataclasses.replace(base or cls(), **values)
+        given = base or cls()
+        return dataclasses.replace(given, **values, given=given.given | values.keys())
 
-    def over(self, configuration: Mapping[str, str]) -> "Settings":
-        """These settings, and for those left at their default what a table's configuration says."""
-        defaults = Settings()
-        values = {
-            name: _convert(name, value)
-            for name, value in _named(configuration, strict=False).items()
-            if getattr(self, name) == getattr(defaults, name)
-        }
-        return dataclasses.replace(self, **values) if values else self
+    def over(self, configuration: Mapping[str, str], *, strict: bool = False) -> "Settings":
+        """These settings, and for those that nobody gave what a table's configuration says.
+
+        Args:
+            configuration: of the table.
+            strict: refuse values that are none. Without it they are passed over with a warning: a table of another
+                writer must stay readable whatever it carries.
+        """
+        found = self
+        for name, value in _named(configuration, strict=False).items():
+            if name in self.given or getattr(self, name) != _FIELDS[name].default:
+                continue
+            try:
+                found = dataclasses.replace(found, **{name: _convert(name, value)})
+            except InputError as error:
+                if strict:
+                    raise
+                log.warning("a setting that the table carries is passed over: %s", error)
+        return found
 
     @property
     def literal(self) -> bool:
@@ -164,7 +180,7 @@ def _named(options: Mapping[str, Any], *, strict: bool) -> dict[str, object]:
         name = PROTOCOL_NAMES.get(key.removeprefix(PREFIX))
         if key == FORM_KEY:
             name = "form"
-        elif name is None and strict and key in _FIELDS:
+        elif name is None and strict and key in _FIELDS and key != "given":
             name = key
         if name is not None:
             found[name] = value

@@ -53,6 +53,8 @@ class Snapshot:
     """Paths that are not of the base any more: tombstones, and what the tail removed or replaced."""
     schemas: Mapping[str, str] = field(repr=False, default_factory=dict)
     created_ms: int = 0
+    etag: str = field(repr=False, default="", compare=False)
+    """Of this version's file, where it was read or written; a writer knows by it that the file is still that one."""
     parallelism: int = field(repr=False, default=8)
     cache: ManifestCache = field(repr=False, default=CACHE, compare=False)
 
@@ -82,6 +84,7 @@ class Snapshot:
             tail=tail,
             hidden=frozenset(hidden),
             created_ms=max(created_ms, self.created_ms),
+            etag=version_file.etag,
         )
 
     @cached_property
@@ -180,10 +183,21 @@ class Snapshot:
 
     def find(self, paths: Sequence[str] | set[str]) -> dict[str, AddFile]:
         """The live files of these paths, as far as they are."""
-        found: dict[str, AddFile] = {}
-        for columns, rows in self.live():
-            hits = np.intersect1d(columns.find(paths), rows)
-            found.update({add.path: add for add in columns.entries(hits)})
+        wanted = frozenset(paths)
+        found = {path: self.tail[path] for path in wanted & self.tail.keys()}
+        rest = wanted - self.hidden
+        if not rest:
+            return found
+        if self.state is not None and not self.state.own:
+            # Only these may hold several entries of one path, of which the last counts.
+            for columns, rows in self.live():
+                hits = np.intersect1d(columns.find(rest), rows)
+                found.update({add.path: add for add in columns.entries(hits)})
+            return found
+        read = iter(self._read([part.key for part in self.base if part.columns is None]))
+        for part in self.base:
+            columns = part.columns if part.columns is not None else next(read)
+            found.update({add.path: add for add in columns.entries(columns.find(rest))})
         return found
 
     def document_mapping(self, add: AddFile) -> list[Any] | None:

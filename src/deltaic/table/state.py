@@ -2,7 +2,8 @@
 
 `state-v<20 digits>/_manifest.avro` holds one record; the literal form `_manifest.json` holds the same as JSON. We read
 both, Avro first. A state of ours carries the table's metadata, and in its configuration `deltaic.state`: the number of
-the version that it belongs to. A state without that mark was written by somebody else.
+the version that it belongs to. A state without that mark was written by somebody else. The one number of a state stands
+for readers and writers alike; where a protocol says more (features), a state of ours carries it in `deltaic.protocol`.
 """
 
 import json
@@ -15,13 +16,24 @@ from msgspec.structs import replace
 
 from deltaic.errors import DecodeError, NotFoundError
 from deltaic.storage import Store
-from deltaic.table.actions import Metadata, decode_object, metadata_members, read_metadata
+from deltaic.table.actions import (
+    Metadata,
+    Protocol,
+    decode_object,
+    metadata_members,
+    protocol_members,
+    read_metadata,
+    read_protocol,
+)
 from deltaic.table.avro import encode_long, encode_text, read_container, read_values, write_container
 from deltaic.table.manifest import Bounds, ManifestInfo, manifest_key
 from deltaic.table.versionfile import MAX_VERSION, NAME_DIGITS
 
 STATE_KEY: Final = "deltaic.state"
 """The configuration key that marks a state as ours."""
+
+PROTOCOL_KEY: Final = "deltaic.protocol"
+"""Where a state of ours keeps a protocol that its one number does not tell."""
 
 MAX_STATE_BYTES: Final = 256 << 20
 AVRO_NAME: Final = "_manifest.avro"
@@ -41,6 +53,8 @@ class State(msgspec.Struct, frozen=True):
     tombstones: tuple[str, ...] = ()
     schemas: Mapping[str, str] = msgspec.field(default_factory=dict)
     protocol_version: int = 4
+    protocol: Protocol | None = None
+    """The whole protocol, where the number does not tell all of it."""
     metadata: Metadata | None = None
     format_version: int = 1
     own: bool = False
@@ -98,11 +112,13 @@ def decode_state(values: Mapping[str, Any], version: int, where: str, name: str 
             "BadState", f"a state of version {values.get('stateVersion')} in the folder of {version}", where
         )
     text = values.get("metadata")
-    metadata, own = None, False
+    metadata, protocol, own = None, None, False
     if text is not None:
         metadata = _metadata(text, where)
         own = metadata.configuration.get(STATE_KEY) == str(version)
-        metadata = metadata.configured({STATE_KEY: None})
+        told = metadata.configuration.get(PROTOCOL_KEY)
+        protocol = None if told is None or not own else read_protocol(decode_object(told, where), where)
+        metadata = metadata.configured({STATE_KEY: None, PROTOCOL_KEY: None})
     return State(
         version=version,
         created_ms=members.integer("createdAt", 0),
@@ -112,6 +128,7 @@ def decode_state(values: Mapping[str, Any], version: int, where: str, name: str 
         tombstones=tuple(members.texts("tombstones")),
         schemas=members.text_map("schemaRegistry"),
         protocol_version=members.integer("protocolVersion", 4),
+        protocol=protocol,
         metadata=metadata,
         own=own,
         form="avro" if name == AVRO_NAME else "json",
@@ -122,7 +139,7 @@ def encode_state(state: State, *, literal: bool, codec: str = "zstd", level: int
     """The name and bytes of a state's file."""
     text = None
     if state.metadata is not None:
-        marked = state.metadata.configured({STATE_KEY: str(state.version)}) if state.own else state.metadata
+        marked = state.metadata.configured(_marks(state)) if state.own else state.metadata
         text = json.dumps({"metaData": metadata_members(marked)}, separators=(",", ":"), ensure_ascii=False)
     if literal:
         return JSON_NAME, json.dumps(_json_members(state, text), indent=2, ensure_ascii=False).encode()
@@ -133,6 +150,13 @@ def encode_state(state: State, *, literal: bool, codec: str = "zstd", level: int
     parts.append(encode_long(state.protocol_version))
     parts.append(b"\0" if text is None else b"\2" + encode_text(text))
     return AVRO_NAME, write_container(SCHEMA, [(1, b"".join(parts))], codec=codec, level=level)
+
+
+def _marks(state: State) -> dict[str, str | None]:
+    number, protocol = state.protocol_version, state.protocol
+    told = protocol is not None and protocol != Protocol(number, number)
+    members = None if protocol is None else msgspec.json.encode(protocol_members(protocol)).decode()
+    return {STATE_KEY: str(state.version), PROTOCOL_KEY: members if told else None}
 
 
 def _list(items: list[bytes]) -> bytes:

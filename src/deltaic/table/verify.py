@@ -1,5 +1,6 @@
 """Whether a table is what its log says: dense, readable, true, with all its files there."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,6 +11,8 @@ from deltaic.storage import Store
 from deltaic.table.actions import AddFile
 from deltaic.table.listing import LogListing
 from deltaic.table.log import FOLDER, Log
+from deltaic.table.manifest import read_manifest
+from deltaic.table.partitions import bounds_of, ordering
 from deltaic.table.protocol import is_ours
 from deltaic.table.settings import Settings
 from deltaic.table.snapshot import Snapshot, is_absolute
@@ -63,7 +66,12 @@ class Verification:
 
 
 Bounds = Callable[[AddFile], Mapping[str, tuple[Any, Any]]]
-"""Reads the smallest and largest value of a file's columns."""
+"""Reads a file and gives, by column, its smallest and largest value as Python values, nulls and NaN aside.
+
+A column without any value is left out, or is (None, None). Columns that the file has no statistics of may be given or
+left out. A file that cannot be read raises an error of deltaic, which becomes the finding `UnreadableFile`; a min above
+the smallest value or a max below the largest becomes `WrongStatistics`.
+"""
 
 
 def verify_table(
@@ -93,6 +101,7 @@ def verify_table(
     except DeltaicError as error:
         check.add("Unreadable", str(error))
         return check.result(listing, snapshot, 0, 0)
+    check.manifests(snapshot)
     check.entries(snapshot, live)
     if files:
         check.files(live)
@@ -135,7 +144,8 @@ class _Check:
 
     def states(self, listing: LogListing, snapshot: Snapshot) -> None:
         ours = is_ours(snapshot.metadata)
-        if ours and snapshot.version and snapshot.version not in listing.states and listing.states:
+        avro = snapshot.protocol.min_reader_version >= 4
+        if ours and avro and snapshot.version and snapshot.version not in listing.states and listing.states:
             self._remarks.append(f"version {snapshot.version} has no state yet; the next commit makes up for it")
         for number in sorted(listing.states)[-_MOST_STATES:]:
             try:
@@ -171,7 +181,37 @@ class _Check:
             if set(replayed.paths()) != set(mine.paths()):
                 self.add("WrongState", f"the state of version {number} has other files than its version file says")
 
+    def manifests(self, snapshot: Snapshot) -> None:
+        """What the newest state says of its manifests: counts, and bounds by which readers pass them over."""
+        state = snapshot.state
+        if state is None or not state.own:
+            return
+        for info, key in zip(state.manifests, state.manifest_keys(), strict=True):
+            columns = read_manifest(self._log.store, key, self._log.cache)
+            dead = len(columns.find(state.tombstones))
+            counts = (info.tombstone_count, info.live_entry_count)
+            counted = info.live_entry_count < 0 or counts == (dead, len(columns) - dead)
+            if info.num_entries != len(columns) or not counted:
+                said = f"{info.num_entries} and {info.tombstone_count}"
+                self.add("WrongManifest", f"{key} has {len(columns)} files, {dead} of them dead; its state says {said}")
+            for name, given in (info.partition_bounds or {}).items():
+                kind = snapshot.types.get(name)
+                low, high = bounds_of(columns.value_of("partitionValues", name).texts(), kind)
+                texts = [text for text in (low, high, given.min, given.max) if text is not None]
+                key_of = ordering(texts, kind)
+                holds = low is None or (
+                    given.min is not None
+                    and given.max is not None
+                    and key_of(given.min) <= key_of(low)
+                    and key_of(high) <= key_of(given.max)
+                )
+                if not holds:
+                    self.add("WrongBounds", f"{key} has values of {name} outside of what its state says")
+
     def entries(self, snapshot: Snapshot, live: list[AddFile]) -> None:
+        if len({add.path for add in live}) != len(live):
+            twice = next(path for path, count in Counter(add.path for add in live).items() if count > 1)
+            self.add("TwoEntries", f"{twice} is in the table more than once")
         for add in live:
             if add.footer_end is not None and add.has_footer_offsets and add.footer_end != add.size_bytes:
                 self.add("WrongFooter", f"{add.path}: the footer ends at {add.footer_end} of {add.size_bytes} bytes")

@@ -74,11 +74,13 @@ class VersionFile:
     version: int
     actions: tuple[Action, ...]
     size_bytes: int = 0
+    etag: str = ""
+    """Of the file in its store, where it is known."""
 
     @classmethod
-    def read(cls, version: int, data: bytes, name: str) -> "VersionFile":
+    def read(cls, version: int, data: bytes, name: str, etag: str = "") -> "VersionFile":
         """Decode the bytes of a version file."""
-        return cls(version, tuple(read_actions(unpack_text(data, name), name)), len(data))
+        return cls(version, tuple(read_actions(unpack_text(data, name), name)), len(data), etag)
 
     @cached_property
     def adds(self) -> tuple[AddFile, ...]:

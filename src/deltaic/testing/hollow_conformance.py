@@ -19,6 +19,7 @@ from deltaic.schema.text import parse_schemas
 from deltaic.state.dump import dump_records, dump_state
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
+from deltaic.testing.hollow_append import check_append
 from deltaic.testing.hollow_vectors import check_vectors
 from deltaic.testing.replay import expected_blob, replay_case, same_blob
 
@@ -81,8 +82,6 @@ def run_case(folder: Path) -> CaseResult:
     name = folder.name if folder.parent.name != "schema-append" else f"schema-append/{folder.name}"
     if check is None:
         return CaseResult(name, 0, failure="no case.json, store.json or vectors.json")
-    if folder.parent.name == "schema-append":
-        return CaseResult(name, 0, skipped="appended sections are not read yet")
     checker = _Checker()
     try:
         check(folder, checker)
@@ -169,7 +168,11 @@ def _check_chain(folder: Path, checker: _Checker) -> None:
             checker.equal(f"tag order of version {version['version']}", order, list(state.header_tags))
     if "lookups" in case:
         _check_lookups(folder, case, checker)
-    _check_written(folder, case, checker)
+    if "appendEnabled" in case:
+        for what, expected, actual in check_append(folder, case):
+            checker.equal(what, expected, actual)
+    else:
+        _check_written(folder, case, checker)
     _check_without_parts(folder, case, checker)
     _check_filtered(folder, case, checker)
     _check_forms(folder, case, checker)

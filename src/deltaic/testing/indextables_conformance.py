@@ -1,8 +1,7 @@
 """Recorded index tables as a conformance suite: each folder with an `EXPECTED.json` is a case.
 
 Compared are the newest version, the state folder, live files, records, bytes, tombstones and registered schemas; then
-whether every older version can be read, and whether the split files are there with their sizes. `rows` of a case are
-not compared here.
+whether every older version can be read, whether the split files are there with their sizes, and every row.
 """
 
 import json
@@ -91,6 +90,24 @@ def _compared(folder: Path, expected: dict[str, Any]) -> Iterator[tuple[str, Any
         yield f"files of version {version}", older.num_files, len(set(older.paths()))
     checked = verify_table(store, log, Settings())
     yield "what verify finds", [str(finding) for finding in checked.findings], []
+    if "rows" in expected:
+        yield from _rows(folder, expected["rows"])
+
+
+def _rows(folder: Path, expected: list[dict[str, Any]]) -> Iterator[tuple[str, Any, Any]]:
+    from deltaic.table.rows import Table
+
+    table = Table.open(open_store(folder), cache=ManifestCache())
+    ours, theirs = _in_order(table.to_arrow().to_pylist()), _in_order(expected)
+    for number, (mine, other) in enumerate(zip(ours, theirs, strict=False)):
+        yield f"row {number}", mine, other
+    yield "number of rows", len(ours), len(theirs)
+
+
+def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows as JSON says them, in an order that both sides can have."""
+    plain = [json.loads(json.dumps(row, default=str, sort_keys=True)) for row in rows]
+    return sorted(plain, key=lambda row: json.dumps(row, sort_keys=True))
 
 
 def _shown(value: Any) -> str:

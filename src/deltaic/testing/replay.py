@@ -8,7 +8,7 @@ import gzip
 import io
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from deltaic.binary.cursor import Cursor
 from deltaic.errors import DeltaicError, InputError
 from deltaic.schema.text import parse_schemas
 from deltaic.schema.types import FieldType, ObjectSchema
+from deltaic.state.append_write import SchemaAppend
 from deltaic.state.read import ReadState
 from deltaic.state.write import WriteState
 from deltaic.state.write_blobs import BlobPart
@@ -44,13 +45,17 @@ class ReplayError(DeltaicError):
     """A replayed call gave something else than the recorded one."""
 
 
-def replay_case(folder: Path) -> Iterator[WrittenVersion]:
+def replay_case(folder: Path, *, append: Callable[[bool], SchemaAppend] | None = None) -> Iterator[WrittenVersion]:
     """Make the recorded calls on a write state; gives the blobs of every version when it is written.
+
+    Args:
+        folder: the case.
+        append: what deltas append; told whether the write state was restored for this version.
 
     Raises:
         ReplayError: an `add` gave another ordinal than the recorded one.
     """
-    return _Replay(folder).run()
+    return _Replay(folder, append).run()
 
 
 def expected_blob(folder: Path, name: str) -> bytes | None:
@@ -84,8 +89,9 @@ def same_blob(expected: bytes, actual: bytes) -> str | None:
 
 
 class _Replay:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, append: Callable[[bool], SchemaAppend] | None) -> None:
+        self._folder, self._append = folder, append
+        self._restored = False
         self._state = WriteState(())
         self._parts = _part_types(folder)
         self._version = 0
@@ -114,6 +120,7 @@ class _Replay:
                 )
             case "restore":
                 state.restore(self._load(call["fromVersion"]))
+                self._restored = True
             case "headerTag":
                 state.header_tags[call["key"]] = call["value"]
             case "removeHeaderTag":
@@ -137,6 +144,7 @@ class _Replay:
                 state.remove(call["type"], call["ordinal"])
             case "nextCycle":
                 state.next_cycle()
+                self._restored = False
             case unknown:
                 raise InputError(f"{self._folder.name}: line {number} of ops.jsonl: unknown call {unknown!r}")
 
@@ -173,7 +181,10 @@ class _Replay:
         for kind, suffix, write in writers:
             main = io.BytesIO()
             parts = {name: BlobPart(io.BytesIO(), types) for name, types in self._parts.items()}
-            write(main, parts=parts)
+            if self._append is not None and kind == "delta":
+                state.write_delta(main, parts=parts, append=self._append(self._restored))
+            else:
+                write(main, parts=parts)
             blobs[f"{kind}-{suffix}"] = main.getvalue()
             for name, part in parts.items():
                 assert isinstance(part.stream, io.BytesIO)

@@ -8,6 +8,7 @@ from deltaic.binary.cursor import Cursor
 from deltaic.errors import DecodeError
 from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.schema.types import ObjectSchema, Schema
+from deltaic.wire.append import AppendedSection, AppendMode, append_flags, read_append
 from deltaic.wire.header import PART_VERSION, Header, read_header, read_part_header
 from deltaic.wire.section import TypeSection, read_section
 from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard
@@ -45,7 +46,9 @@ class Outline:
     types: tuple[TypeOutline, ...]
     size_bytes: int
     trailing_bytes: int
-    """Bytes after the last type: an appended section, or something that should not be there."""
+    """Bytes that should not be there: after the last type, and after the appended section if there is one."""
+    appended: AppendedSection | None = None
+    """New fields, and their values for records that did not change."""
 
 
 def read_outline(cursor: Cursor, limits: Limits = DEFAULT_LIMITS) -> Outline:
@@ -57,12 +60,23 @@ def read_outline(cursor: Cursor, limits: Limits = DEFAULT_LIMITS) -> Outline:
     start = cursor.position
     if not cursor.remaining:
         return Outline(cursor.name, "header" if header.sections else "delta", header, (), size, 0)
+    if not header.sections and header.extra:
+        # Nothing but an appended section: no type changed.
+        return _with_append(cursor, header, (), size, limits)
     delta = _says_delta(cursor.name)
     if delta is None:
         delta = not _reads_as_snapshot(cursor, header, limits)
         cursor.position = start
     types = tuple(_outline(read_section(cursor, delta=delta, limits=limits)) for _ in range(header.sections))
+    if delta and header.part is None:
+        return _with_append(cursor, header, types, size, limits)
     return Outline(cursor.name, "delta" if delta else "snapshot", header, types, size, cursor.remaining)
+
+
+def _with_append(cursor: Cursor, header: Header, types: tuple[TypeOutline, ...], size: int, limits: Limits) -> Outline:
+    flags = append_flags(header.extra, cursor.name)
+    appended = None if flags is None else read_append(cursor, flags, AppendMode.FULL, limits)
+    return Outline(cursor.name, "delta", header, types, size, cursor.remaining, appended)
 
 
 def _says_delta(name: str) -> bool | None:

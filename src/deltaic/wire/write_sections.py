@@ -46,13 +46,12 @@ def write_snapshot_section(
     envelope: Envelope,
 ) -> None:
     """Write a type with all its populated records; the populated bits are filled up to `populated_words`."""
-    _write_head(output, content, envelope)
+    write_section_head(output, content, envelope)
     for number, last in enumerate(shard_max_ordinals(content.max_ordinal, content.shards)):
         output.varint(last)
-        _write_body(output, content, number, PopulatedSlots(populated, number, content.shards, last + 1), padded=True)
-    output.int32(populated_words)
-    output.array(populated.byteswap().view(np.uint8))
-    output.zeros(8 * (populated_words - len(populated)))
+        slots = PopulatedSlots(populated, number, content.shards, last + 1)
+        write_shard_body(output, content, number, slots, padded=True)
+    write_populated(output, populated, populated_words)
 
 
 def write_delta_section(
@@ -63,20 +62,33 @@ def write_delta_section(
     envelope: Envelope,
 ) -> None:
     """Write what changed in a type: removed and added ordinals, rising, and the added records."""
-    _write_head(output, content, envelope)
+    write_section_head(output, content, envelope)
     mask, shift = content.shards - 1, content.shards.bit_length() - 1
     for number, last in enumerate(shard_max_ordinals(content.max_ordinal, content.shards)):
         output.varint(last)
         here = added if not mask else added[added & mask == number]
         gone = removed if not mask else removed[removed & mask == number]
-        for ordinals in (gone, here):
-            encoded = records.encode_varints(np.diff(ordinals >> shift, prepend=np.int64(0)))
-            output.varlong(len(encoded))
-            output.array(encoded)
-        _write_body(output, content, number, GivenSlots(here.astype(np.int32)), padded=False)
+        write_ordinal_lists(output, gone >> shift, here >> shift)
+        write_shard_body(output, content, number, GivenSlots(here.astype(np.int32)), padded=False)
 
 
-def _write_head(output: Output, content: SectionContent, envelope: Envelope) -> None:
+def write_populated(output: Output, populated: NDArray[np.uint64], populated_words: int) -> None:
+    """Write the populated bits that end a section of a snapshot, filled up to `populated_words`."""
+    output.int32(populated_words)
+    output.array(populated.byteswap().view(np.uint8))
+    output.zeros(8 * (populated_words - len(populated)))
+
+
+def write_ordinal_lists(output: Output, removed: NDArray[np.int64], added: NDArray[np.int64]) -> None:
+    """Write the two lists of a shard of a delta: ordinals inside the shard, rising."""
+    for ordinals in (removed, added):
+        encoded = records.encode_varints(np.diff(ordinals, prepend=np.int64(0)))
+        output.varlong(len(encoded))
+        output.array(encoded)
+
+
+def write_section_head(output: Output, content: SectionContent, envelope: Envelope) -> None:
+    """Write what stands before the shards of a section."""
     output.raw(write_schema(content.schema))
     shards = content.shards
     if envelope.shard_counts:
@@ -93,7 +105,8 @@ def _write_head(output: Output, content: SectionContent, envelope: Envelope) -> 
         output.varint(content.max_ordinal)
 
 
-def _write_body(output: Output, content: SectionContent, number: int, slots: Slots, *, padded: bool) -> None:
+def write_shard_body(output: Output, content: SectionContent, number: int, slots: Slots, *, padded: bool) -> None:
+    """Write the body of one shard, without its max ordinal and the lists of a delta; `padded` is for snapshots."""
     source = content.source
     match content.layout:
         case ObjectLayout() as layout:

@@ -1,12 +1,17 @@
 """`deltaic get`, `find`, `history`, `diff`, `stats`, `export`: on files, on bare chains, on announced ones."""
 
+import datetime
+import decimal
 import json
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 import pytest
 
 from deltaic.cli.opening import open_state, open_versions
 from deltaic.errors import ChainError, NotFoundError
+from deltaic.schema.annotations import digits, key
 
 typer = pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -17,9 +22,8 @@ from deltaic.cli import main  # noqa: E402
 COMMANDS = ("get", "find", "history", "diff", "stats", "export")
 
 
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    monkeypatch.setattr(app_module, "TOP_LEVEL", {**app_module.TOP_LEVEL, "lookup": COMMANDS})
+def test_the_commands_are_registered():
+    assert app_module.TOP_LEVEL["lookup"] == COMMANDS and app_module.TOP_LEVEL["generate"] == ("generate",)
 
 
 @pytest.fixture
@@ -131,6 +135,27 @@ def test_export_writes_lines_and_files(run, catalogue, tmp_path):
     pytest.importorskip("pyarrow")
     code, out, _ = run("export", catalogue, "Actor", "--format", "parquet", "-o", tmp_path / "a.parquet", "--json")
     assert code == 0 and json.loads(out)["records"] == 4000 and (tmp_path / "a.parquet").stat().st_size > 1000
+
+
+def test_dates_and_decimals_are_printed_and_not_the_numbers_that_carry_them(run, tmp_path):
+    from deltaic.producer import Producer
+
+    @key("id")
+    @dataclass
+    class Ticket:
+        id: int
+        day: datetime.date
+        price: Annotated[decimal.Decimal, digits(8, 2)]
+
+    with Producer(str(tmp_path), Ticket) as producer:
+        producer.publish([Ticket(1, datetime.date(1972, 2, 5), decimal.Decimal("9.50"))])
+        producer.publish([Ticket(1, datetime.date(1972, 2, 6), decimal.Decimal("9.50"))])
+    record = {"id": 1, "day": "1972-02-06", "price": "9.50"}
+    assert json.loads(run("get", tmp_path, "Ticket", 1, "--json")[1])[0]["record"] == record
+    assert 'day: "1972-02-06"' in run("get", tmp_path, "Ticket", 1)[1]
+    assert json.loads(run("export", tmp_path, "Ticket")[1]) == record
+    assert run("export", tmp_path, "Ticket", "--format", "csv")[1].splitlines() == ["id,day,price", "1,1972-02-06,9.50"]
+    assert 'day: "1972-02-05" -> "1972-02-06"' in run("history", tmp_path, "Ticket", 1)[1]
 
 
 def test_an_announced_chain_is_read_where_it_is_announced(run, announced):

@@ -1,7 +1,12 @@
 """History, export, copies, search, statistics and footprint: one promise each, and what they refuse."""
 
+import csv
+import datetime
+import decimal
 import gzip
 import json
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -31,10 +36,13 @@ from deltaic.compare import (
 from deltaic.compare.json_text import JsonTexts
 from deltaic.compare.traverse import add_children, parents
 from deltaic.errors import InputError, NotFoundError, SchemaError
+from deltaic.schema.annotations import UInt64, digits
+from deltaic.schema.mapping import TYPES_TAG
+from deltaic.schema.model import Model
 from deltaic.schema.text import parse_schemas
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.filter import Filter
-from deltaic.state.ingest import ingest_dicts
+from deltaic.state.ingest import ingest_dicts, ingest_objects
 from deltaic.state.read import ReadState
 from deltaic.state.write import WriteState
 from tests.unit.compare.films import SCHEMAS, chain, snapshot, written
@@ -200,6 +208,104 @@ def test_csv_tells_null_from_empty_and_quotes_what_must_be():
     assert list(csv_lines(state, "A")) == ["s,n,b,t", '"",1,,', ",,AQ==,true", '"a,""b""\n",,,', "plain,,,"]
     with pytest.raises(InputError, match="LIST"):
         list(csv_lines(written([movie(1, cast=[])]), "Cast"))
+
+
+@dataclass
+class Dated:
+    """A record with a value of each kind that Hollow carries in another one."""
+
+    id: int
+    day: datetime.date | None
+    price: Annotated[decimal.Decimal, digits(12, 2)] | None
+    precise: Annotated[decimal.Decimal, digits(30, 4)] | None
+    seen: datetime.datetime | None
+    at: datetime.time | None
+    lasts: datetime.timedelta | None
+    size: UInt64 | None
+    days: list[datetime.date]
+    prices: dict[str, Annotated[decimal.Decimal, digits(12, 2)]]
+
+
+DATED = Dated(
+    1,
+    datetime.date(1972, 2, 5),
+    decimal.Decimal("-12.50"),
+    decimal.Decimal("12345678901234567890.1234"),
+    datetime.datetime(2024, 2, 29, 12, 30, 1, 250_000, datetime.UTC),
+    datetime.time(23, 59, 59, 5),
+    datetime.timedelta(seconds=90),
+    2**64 - 1,
+    [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)],
+    {"de": decimal.Decimal("0.05")},
+)
+DATED_JSON = {
+    "id": 1,
+    "day": "1972-02-05",
+    "price": "-12.50",
+    "precise": "12345678901234567890.1234",
+    "seen": "2024-02-29T12:30:01.250000+00:00",
+    "at": "23:59:59.000005",
+    "lasts": 90_000_000,
+    "size": 2**64 - 1,
+    "days": ["0001-01-01", "9999-12-31"],
+    "prices": {"de": "0.05"},
+}
+
+
+def dated_state(*rows):
+    model = Model.of(Dated)
+    made = WriteState(model.schemas)
+    made.header_tags[TYPES_TAG] = model.types_tag()
+    ingest_objects(made, "Dated", rows, model=model)
+    return snapshot(made)
+
+
+def test_exports_hold_dates_and_decimals_and_not_the_numbers_that_carry_them():
+    state = dated_state(DATED)
+    [line] = json_lines(state, "Dated")
+    assert json.loads(line) == DATED_JSON == record_json(state, "Dated", 0)
+    assert csv_rows(state) == [
+        "1", "1972-02-05", "-12.50", "12345678901234567890.1234", "2024-02-29T12:30:01.250000+00:00", "23:59:59.000005",
+        "90000000", str(2**64 - 1), '["0001-01-01", "9999-12-31"]', '{"de": "0.05"}',
+    ]  # fmt: skip
+    text = record_text(state, "Dated", 0)
+    assert 'day: "1972-02-05"' in text and 'price: "-12.50"' in text and f"size: {2**64 - 1}" in text
+
+
+def csv_rows(state):
+    return next(csv.reader(list(csv_lines(state, "Dated"))[1:]))
+
+
+def test_the_numbers_that_carry_dates_can_be_had_too():
+    state = dated_state(DATED)
+    [line] = json_lines(state, "Dated", logical=False)
+    plain = json.loads(line)
+    assert (plain["day"], plain["price"], plain["size"], plain["prices"]) == (765, -1250, -1, {"de": 5})
+    assert next(csv.reader(list(csv_lines(state, "Dated", logical=False))[1:]))[1:3] == ["765", "-1250"]
+
+
+def test_what_no_date_can_be_stays_a_number():
+    model = Model.of(Dated)
+    made = WriteState(model.schemas)
+    made.header_tags[TYPES_TAG] = model.types_tag()
+    moment = made.add_object("Date", {"value": 2**60})
+    made.add_object("Dated", {"id": 1, "day": 2**30, "at": 10**12, "seen": moment})
+    [line] = json_lines(snapshot(made), "Dated")
+    assert (json.loads(line)["day"], json.loads(line)["at"], json.loads(line)["seen"]) == (2**30, 10**12, 2**60)
+
+
+def test_a_note_that_does_not_fit_is_passed_over():
+    made = _written_by("A { int n; string s; }", "A", [{"n": 5, "s": "x"}])
+    made.header_tags[TYPES_TAG] = '{"A":{"n":{"format":"tsu:"},"s":{"format":"tdD"}},"B":{"x":{"format":"tdD"}}}'
+    assert list(json_lines(snapshot(made), "A")) == ['{"n": 5, "s": "x"}']
+
+
+def test_a_difference_names_dates():
+    before, after = dated_state(DATED), dated_state(replace(DATED, day=datetime.date(1972, 3, 20)))
+    [change] = diff(before, after, keys={"Dated": ["id"]})["Dated"].records()
+    assert [str(one) for one in change.differences()] == ['day: "1972-02-05" -> "1972-03-20"']
+    [one] = change.differences()
+    assert one.before == datetime.date(1972, 2, 5) and one.to_dict()["after"] == "1972-03-20"
 
 
 def test_every_movie_of_the_catalogue_exports_and_publishes_the_same(movies):

@@ -22,7 +22,7 @@ def test_values_are_looked_up_by_ordinal_and_by_key(chain):
     assert countries.find("de") == {"code": "de", "size": 83} and countries.find("xx") is None
     assert len(countries) == 2 and {one["code"] for one in countries.values()} == {"de", "fr"}
     ordinal = next(iter(countries))
-    assert countries[ordinal] == consumer["Country"][ordinal].to_python()
+    assert countries[ordinal] == consumer["Country"].view[ordinal].to_python()
     with pytest.raises(NotFoundError, match="primary key"):
         consumer.cached("String").find("x")
 

@@ -181,6 +181,34 @@ def test_keys_of_several_paths_through_references_with_nulls_and_nan_are_matched
     assert ratings.added_keys() == [(1, "bob", 1.5)] and ratings.removed_keys() == [(1, "bob", 0.5)]
 
 
+def test_keys_that_lead_through_types_without_a_record_are_null_and_no_error():
+    from deltaic.consumer.apply import changed_ordinals
+    from deltaic.consumer.cached import CachedType
+    from deltaic.consumer.changes import Changes
+    from deltaic.index import PrimaryKeyIndex
+
+    before, after = two_states([(None, None, 0.5, 1), (None, "", 2.5, 1)], [(None, None, 0.5, 2), (None, "", 1.5, 1)])
+    assert len(after["Film"]) == len(after["Name"]) == 0 and len(after["User"]) == 1
+    ratings = Changes(before, after, (changed_ordinals(after),))["Rating"]
+    assert ratings.modified_keys() == [(None, None, 0.5)]
+    assert ratings.added_keys() == [(None, None, 1.5)] and ratings.removed_keys() == [(None, None, 2.5)]
+    assert CachedType.of(after, "Rating").find(None, None, 0.5)["stars"] == 2
+    assert len(PrimaryKeyIndex.build(after, "Rating").nulls()) == 2
+    none_left = two_states([(1, "ann", 0.5, 1)], [])[1]
+    assert CachedType.of(none_left, "Rating").find(1, "ann", 0.5) is None
+    assert PrimaryKeyIndex.build(none_left, "Rating").find([(1, "ann", 0.5)]).tolist() == [-1]
+
+
+def test_records_that_share_a_key_are_paired_in_order():
+    from deltaic.consumer.apply import changed_ordinals
+    from deltaic.consumer.changes import Changes
+
+    before, after = two_states([(1, "ann", 0.5, 1), (1, "ann", 0.5, 2)], [(1, "ann", 0.5, 3)])
+    ratings = Changes(before, after, (changed_ordinals(after),))["Rating"]
+    assert [before["Rating"][int(row)].stars for row in ratings.modified.before] == [1]
+    assert [before["Rating"][int(row)].stars for row in ratings.removed] == [2] and len(ratings.added) == 0
+
+
 def test_a_hundred_thousand_changed_keys_take_no_python_per_record():
     import sys
 

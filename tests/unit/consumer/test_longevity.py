@@ -76,7 +76,7 @@ def test_a_drop_takes_the_memory_although_state_and_view_are_held(chain, clock):
     consumer = Consumer(chain.store, clock=clock, longevity=Longevity(0, 0))
     chain.publish({1: "one"})
     consumer.refresh()
-    state, view = consumer.state, consumer["Movie"]
+    state, view = consumer.state, consumer["Movie"].view
     _ = view[0].title
     arrays = [weakref.ref(shard.records) for shard in view.data.shards]
     inner = weakref.ref(state._inner)
@@ -101,7 +101,7 @@ def test_a_record_that_was_handed_out_stays_readable_after_a_drop(chain, clock):
     consumer = Consumer(chain.store, clock=clock, longevity=Longevity(0, 0))
     chain.publish({1: "one"})
     consumer.refresh()
-    movie = consumer["Movie"][0]
+    movie = consumer["Movie"][1]
     chain.publish({1: "two"})
     consumer.refresh()
     assert movie.title == "one"

@@ -4,6 +4,7 @@ import io
 import re
 from dataclasses import dataclass
 
+from deltaic.producer import Producer
 from deltaic.schema.annotations import Int32, key
 from deltaic.schema.model import Model
 from deltaic.state.ingest import ingest_objects
@@ -49,10 +50,12 @@ def states():
         write.next_cycle()
 
 
-def test_the_python_of_the_page_runs(project_root, capsys):
+def test_the_python_of_the_page_runs(project_root, capsys, tmp_path):
     page = (project_root / "docs/lookup.md").read_text()
     state, next_state = states()
-    names = {"__name__": "lookup_page", "state": state, "next_state": next_state}
+    with Producer(str(tmp_path), Movie) as producer:
+        producer.publish(MOVIES)
+    names = {"__name__": "lookup_page", "url": str(tmp_path), "state": state, "next_state": next_state}
     import sys
     import types
 
@@ -65,5 +68,6 @@ def test_the_python_of_the_page_runs(project_root, capsys):
         exec(compile(block, "lookup.md", "exec"), module.__dict__)
     assert capsys.readouterr().out == "1. year is 1972: hash index of Movie by year\n"
     assert (module.later.builds, module.later.updates) == (1, 1)
-    assert 7 not in module.after["Movie"] and 7 in module.lookup["Movie"]
+    assert 7 not in module.after["Movie"] and 7 in module.before["Movie"]
+    assert [(index.builds, index.updates) for index in module.after.indexes()] == [(1, 1), (1, 1)]
     assert module.films[7].cast[0].name == "Banionis"

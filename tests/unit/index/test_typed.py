@@ -4,6 +4,7 @@ import datetime
 import decimal
 import enum
 import io
+import json
 import subprocess
 import sys
 import types
@@ -234,9 +235,18 @@ def test_the_command_writes_the_module(tmp_path, hollow_fixtures, capsys):
 
     from deltaic.cli.generate import app
 
-    target = tmp_path / "movies.py"
-    done = CliRunner().invoke(app, [str(hollow_fixtures / "movie-catalog" / "snapshot-1"), "-o", str(target)])
+    target, snapshot = tmp_path / "movies.py", str(hollow_fixtures / "movie-catalog" / "snapshot-1")
+    done = CliRunner().invoke(app, [snapshot, "-o", str(target)])
     assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[0].split() == ["class", "type", "fields", "key"]
+    assert f"5 classes in {target}" in done.output.replace("\n", " ").replace("  ", " ") and "Movie" in done.output
+    told = json.loads(CliRunner().invoke(app, [snapshot, "-o", str(target), "--json"]).output)
+    assert told["file"] == str(target)
+    assert {"class": "Movie", "type": "Movie", "fields": 9, "key": ["id"]}.items() <= {
+        **next(one for one in told["classes"] if one["class"] == "Movie"), "fields": 9,
+    }.items()  # fmt: skip
+    printed = CliRunner().invoke(app, [snapshot]).output
+    assert printed == target.read_text() == json.loads(CliRunner().invoke(app, [snapshot, "--json"]).output)["module"]
     module = load(target.read_text())
     assert set(module.__all__) == {"Actor", "Country", "Genre", "Movie", "Release"}
     state = ReadState.load(hollow_fixtures / "movie-catalog" / "snapshot-1")

@@ -1,5 +1,6 @@
 """From URLs to stores, across processes, and the testing stores themselves."""
 
+import importlib.metadata
 import os
 import pickle
 import random
@@ -14,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from deltaic import storage
 from deltaic.errors import CommitConflictError, CommitUnknownError, InputError, LimitError, NotFoundError, StorageError
-from deltaic.storage import urls
 from deltaic.storage.local import LocalStore
 from deltaic.storage.remote import RemoteStore
 from deltaic.storage.store import Store
@@ -65,7 +66,7 @@ def test_options_for_a_store_that_takes_none_are_refused(tmp_path: Path) -> None
 
 def test_another_scheme_comes_from_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     points = EntryPoints([EntryPoint("sim", f"{__name__}:make_simulated", "deltaic.stores")])
-    monkeypatch.setattr(urls, "entry_points", lambda **chosen: points.select(**chosen))
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **chosen: points.select(**chosen))
     monkeypatch.setitem(sys.modules, __name__, sys.modules[test_paths_and_file_urls_are_local.__module__])
     assert isinstance(open_store("sim://x", options={"a": 1}), SimulatedStore)
     with pytest.raises(InputError):
@@ -88,10 +89,26 @@ def test_a_bare_import_takes_no_client_library() -> None:
     script = """
 import sys, deltaic.storage
 deltaic.storage.open_store("somewhere")
-print([name for name in ("obstore", "moto", "cramjam", "asyncio", "pyarrow") if name in sys.modules])
+heavy = ("obstore", "moto", "cramjam", "asyncio", "pyarrow", "importlib.metadata", "msgspec")
+print([name for name in (*heavy, "deltaic.storage.announcement") if name in sys.modules])
 """
     answer = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", storage.__all__)
+def test_every_name_of_the_folder_is_loaded_when_it_is_asked_for(name: str) -> None:
+    script = f"""
+import deltaic.storage as storage, types
+from deltaic.storage import {name}
+assert storage.{name} is {name} and not isinstance({name}, types.ModuleType)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_name_that_the_folder_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nothing"):
+        storage.nothing  # noqa: B018 - the asking is what is tested
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from deltaic.errors import CommitConflictError
+from deltaic.table.commit import Committer
 from tests.conftest import ROOT
 from tests.unit.table import matrix
 
@@ -31,8 +32,18 @@ def test_the_page_has_every_pair():
     assert {cell for *_, cell in CELLS} == {"✓", "✗"}
 
 
+@pytest.fixture(params=["seen before the put", "met by the put"])
+def meeting(request, monkeypatch):
+    """A writer notices the other commit when it begins, or only because its put finds the name taken."""
+    commit = Committer.commit
+    if request.param == "met by the put":
+        monkeypatch.setattr(
+            Committer, "commit", lambda self, snapshot, plan, terms, behind: commit(self, snapshot, plan, terms)
+        )
+
+
 @pytest.mark.parametrize(("overlap", "first", "then", "cell"), CELLS, ids=lambda value: re.sub(r"\W+", "-", value))
-def test_the_cell_is_true(overlap, first, then, cell):
+def test_the_cell_is_true(overlap, first, then, cell, meeting):
     table, before = matrix.start()
     landed = matrix.run(first, table, before, matrix.DAYS["same"], "first")
     after_first = sorted(table.snapshot().paths())

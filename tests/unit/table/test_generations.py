@@ -1,17 +1,18 @@
 """Tables of every generation, made by a script that shares no code with the reader."""
 
+import dataclasses
 import itertools
 import json
 
 import pytest
 
-from deltaic.errors import DecodeError, InputError, NotFoundError
+from deltaic.errors import CommitUnknownError, DecodeError, InputError, NotFoundError
 from deltaic.storage import open_store
 from deltaic.table import Settings, Table
 from deltaic.table.manifest import ManifestCache
 from tests.unit.table import foreign
 from tests.unit.table.foreign import add, metadata, protocol, remove, skip
-from tests.unit.table.making import FAST, make_file, paths
+from tests.unit.table.making import FAST, make_file, make_table, paths
 
 
 def opened(table):
@@ -322,7 +323,7 @@ def test_a_crash_in_the_middle_of_adopting_is_made_up_by_the_next_try(made):
         )
         try:
             Table.open(faulty).adopt()
-        except OSError:
+        except (OSError, CommitUnknownError):
             assert paths(opened(made).snapshot()) == ["a"]
             continue
         break
@@ -488,3 +489,32 @@ def test_protocols_1_and_2_keep_mappings_inline_and_checkpoints_whole(tmp_path, 
     again = Table.open(tmp_path / "table")
     assert again.snapshot().find({"a"})["a"].doc_mapping_json == foreign.MAPPING
     assert not any(key.startswith("docMappingSchema.") for key in again.snapshot().metadata.configuration)
+
+
+def test_features_are_asked_for_although_a_state_has_no_place_for_them(made):
+    made.version(0, [protocol(4, readerFeatures=["rowDeletes"]), metadata()])
+    made.state(3, [(made.manifest("aaaaaaaa", [{"path": "a"}]), 1)])
+    made.avro_hint(3)
+    with pytest.raises(InputError) as refused:
+        opened(made)
+    assert refused.value.code == "NewerProtocol"
+
+
+def test_the_features_of_a_table_survive_its_states(tmp_path):
+    table = make_table(open_store(tmp_path / "table"), settings=dataclasses.replace(FAST, form="literal"))
+    features = table.snapshot().protocol
+    assert features.reader_features == ("avroState", "schemaDeduplication")
+    table.append([make_file("a")])
+    table.append([make_file("b")])
+    again = Table.open(tmp_path / "table", cache=ManifestCache()).snapshot()
+    assert again.state is not None and again.protocol == features
+    assert "deltaic.protocol" not in again.metadata.configuration
+
+
+def test_a_state_that_counts_tombstones_of_nothing_is_counted_again(made):
+    # What a public writer's state says then is one too few.
+    made.version(0, [protocol(), metadata()])
+    entries = [{"path": "a"}, {"path": "b"}]
+    made.state(1, [(made.manifest("00000001", entries), 2)], tombstones=["nowhere"], numFiles=1)
+    snapshot = opened(made).snapshot()
+    assert (snapshot.num_files, paths(snapshot)) == (2, ["a", "b"])

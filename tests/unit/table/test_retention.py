@@ -1,14 +1,15 @@
 """Purging against slow writers, old readers, tags and clocks: nothing goes that somebody needs."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from deltaic.errors import InputError, NotFoundError
-from deltaic.table import Settings, Table
+from deltaic.errors import CommitConflictError, InputError, NotFoundError, StorageError
+from deltaic.table import EVERYTHING, Settings, Table
 from deltaic.table.manifest import ManifestCache
 from deltaic.testing.stores import SimulatedStore
-from tests.unit.table.making import make_file
+from tests.unit.table.making import make_file, make_table
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -307,3 +308,138 @@ def test_a_reader_that_lost_its_manifest_to_time_is_told():
     with pytest.raises(DecodeError) as refused:
         old.paths()
     assert refused.value.code == "MissingManifest"
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_truncating_a_table_of_an_older_protocol_leaves_what_its_readers_know(number):
+    table = make_table(protocol_version=number)
+    for place in range(4):
+        table.append([make_file(f"f{place}")])
+        if place == 1:
+            table.tag("early")
+    table.truncate(dry_run=False)
+    listing = table.log.listing()
+    assert sorted(listing.checkpoints) == [2, 5] and not listing.states and sorted(listing.versions) == [5]
+    again = Table.open(table.store, cache=ManifestCache())
+    assert paths(again.snapshot()) == ["f0", "f1", "f2", "f3"] and paths(again.at(tag="early")) == ["f0", "f1"]
+    assert again.snapshot().protocol.min_reader_version == number
+    assert again.repair().actions == () and again.verify(files=False).findings == ()
+    assert again.append([make_file("f4")]).version == 6
+
+
+def held_by_two(clean):
+    """A table that two hold at version 2 while a third commits up to version 6 and cleans up behind it."""
+    table = make_table()
+    table.append([make_file("f0")])
+    table.append([make_file("f1")])
+    reader, writer = (Table.open(table.store, settings=table.settings, cache=ManifestCache()) for _ in range(2))
+    assert reader.version == writer.version == 2
+    for number in range(2, 6):
+        table.append([make_file(f"f{number}")])
+    clean(table)
+    assert sorted(table.log.listing().versions) == [6]
+    return table, reader, writer
+
+
+def truncated(table):
+    table.truncate(dry_run=False)
+
+
+def truncated_by_hand_without_a_hint(table):
+    table.truncate(dry_run=False)
+    table.log.store.delete("_last_checkpoint")
+
+
+CLEANERS = [truncated, truncated_by_hand_without_a_hint]
+
+
+@pytest.mark.parametrize("clean", CLEANERS)
+def test_a_reader_that_holds_a_version_whose_successors_are_gone_finds_the_newest(clean):
+    _, reader, _ = held_by_two(clean)
+    assert reader.version == 6 and len(reader.snapshot().paths()) == 6
+
+
+@pytest.mark.parametrize("clean", CLEANERS)
+def test_a_writer_that_holds_a_version_whose_successors_are_gone_commits_on_the_newest(clean):
+    table, _, writer = held_by_two(clean)
+    assert [writer.append([make_file(f"late{number}")]).version for number in range(3)] == [7, 8, 9]
+    assert writer.configure({"a": "b"}).version == 10
+    assert {"late0", "late1", "late2"} < set(Table.open(table.store, cache=ManifestCache()).snapshot().paths())
+
+
+def test_what_was_planned_before_a_truncation_follows_it_only_if_that_is_sure():
+    table, _, writer = held_by_two(truncated)
+    kept = writer._last
+    assert kept.version == 2
+    assert writer.append([make_file("blind")], snapshot=kept).version == 7
+    assert writer.configure({"key": "value"}, snapshot=kept).version == 8
+    assert writer.overwrite([make_file("all")], snapshot=kept).version == 9
+    for unsure in (
+        lambda: writer.remove(["f0"], snapshot=kept),
+        lambda: writer.merge(["f0", "f1"], [make_file("merged")], snapshot=kept),
+        lambda: writer.rewrite([], [make_file("derived")], reads=EVERYTHING, snapshot=kept),
+        lambda: writer.configure({"key": "another"}, snapshot=kept),
+    ):
+        with pytest.raises(CommitConflictError):
+            unsure()
+    assert paths(Table.open(table.store, cache=ManifestCache()).snapshot()) == ["all"]
+
+
+def test_a_version_that_was_written_into_a_gap_is_followed_by_nobody():
+    table, reader, writer = held_by_two(truncated)
+    # What a writer leaves that was stopped before it looked around: a version file under a number that was free again.
+    line = {"add": {"path": "stray", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}}
+    table.log.store.put_if_absent(f"{3:020}.json", json.dumps(line).encode())
+    assert "stray" not in reader.snapshot().paths() and reader.version == 6
+    assert writer.append([make_file("late")]).version == 7
+    again = Table.open(table.store, cache=ManifestCache())
+    assert again.verify(files=False).findings == () and "stray" not in again.snapshot().paths()
+    again.append([make_file("later")])
+    again.truncate(dry_run=False)
+    assert sorted(again.log.listing().versions) == [8]
+
+
+def test_nothing_is_deleted_where_the_hint_cannot_be_moved(monkeypatch):
+    table = make_table(settings=Settings(checkpoint_enabled=False))
+    for number in range(5):
+        table.append([make_file(f"f{number}")])
+    monkeypatch.setattr("deltaic.table.retention.write_hint", lambda *given: False)
+    monkeypatch.setattr("deltaic.table.commit.write_hint", lambda *given: False)
+    with pytest.raises(StorageError):
+        table.truncate(dry_run=False)
+    assert sorted(table.log.listing().versions) == [0, 1, 2, 3, 4, 5]
+
+
+class Vanishing:
+    """A store in which a clean-up runs right before the first version file is read."""
+
+    def __init__(self, store, happens, state=None):
+        self._store, self._state = store, [happens] if state is None else state
+
+    def child(self, name):
+        return Vanishing(self._store.child(name), None, self._state)
+
+    def get(self, key, **given):
+        if key.endswith(".json") and self._state:
+            self._state.pop()()
+        return self._store.get(key, **given)
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+def test_a_reader_whose_version_files_vanish_between_listing_and_reading_starts_again():
+    table = make_table(settings=Settings(checkpoint_enabled=False))
+    for number in range(4):
+        table.append([make_file(f"f{number}")])
+    cleaned = Table.open(Vanishing(table.store, lambda: table.truncate(dry_run=False)), cache=ManifestCache())
+    assert (cleaned.version, paths(cleaned.snapshot())) == (4, ["f0", "f1", "f2", "f3"])
+
+
+def test_a_version_file_that_is_simply_gone_is_an_error_and_not_an_older_table():
+    table = make_table(settings=Settings(checkpoint_enabled=False))
+    for number in range(4):
+        table.append([make_file(f"f{number}")])
+    table.log.store.delete(f"{2:020}.json")
+    with pytest.raises(NotFoundError):
+        Table.open(table.store)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -433,7 +434,11 @@ def test_an_absolute_path_is_followed_only_if_asked(tmp_path):
 @pytest.mark.parametrize("path", ["../x", "/x", "..%2fx", "a\0b", "~x", "a//b"])
 def test_a_hostile_path_is_listed_but_never_opened(path):
     table = make_table()
-    table.append([make_file(path)])
+    with pytest.raises(InputError):
+        table.append([make_file(path)])
+    # Another writer's version file is not asked.
+    line = {"add": {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}}
+    table.log.store.put_if_absent(f"{1:020}.json", json.dumps(line).encode())
     assert reopened(table).snapshot().paths() == [path]
     with pytest.raises(InputError):
         store, key = table.locate(path)
@@ -518,7 +523,29 @@ def test_manifests_are_read_once_by_a_process():
     assert Table.open(table.store, cache=small).snapshot().num_files == 5
 
 
-def test_a_table_without_any_answer_for_types_still_lists_its_files():
-    names = {field.name for field in dataclasses.fields(Settings)}
+def test_every_setting_is_on_its_page():
+    names = {field.name for field in dataclasses.fields(Settings) if field.compare}
     documented = (ROOT / "docs/table.md").read_text()
     assert [name for name in sorted(names) if f"| `{name}` |" not in documented] == []
+
+
+def test_threads_share_one_table():
+    table, done, failed = make_table(), [], []
+
+    def work():
+        try:
+            for _ in range(12):
+                path, values = table.new_path()
+                done.append((table.append([make_file(path)]).version, path, values))
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    again = reopened(table)
+    assert failed == [] and again.version == 60
+    assert sorted(path for _, path, _ in done) == paths(again.snapshot())
+    assert again.verify(files=False).findings == ()

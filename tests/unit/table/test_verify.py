@@ -99,16 +99,18 @@ def test_statistics_are_checked_against_rows_if_somebody_reads_them(folder):
 
 def test_wrong_entries_are_found(folder):
     table = opened(folder)
-    table.append(
-        [
-            make_file(
-                "low.split", store=table.store, day="2024-01-01", min_values={"id": "10"}, max_values={"id": "9"}
-            ),
-            make_file("none.split", store=table.store),
-            make_file("ref.split", store=table.store, day="2024-01-01", doc_mapping_ref="nowhere"),
-            make_file("foot.split", store=table.store, day="2024-01-01", footer_end=3, has_footer_offsets=True),
-        ]
-    )
+    day = {"day": "2024-01-01"}
+    lines = [
+        {"path": "low.split", "partitionValues": day, "minValues": {"id": "10"}, "maxValues": {"id": "9"}},
+        {"path": "none.split", "partitionValues": {}},
+        {"path": "ref.split", "partitionValues": day, "docMappingRef": "nowhere"},
+        {"path": "foot.split", "partitionValues": day, "footerEndOffset": 3, "hasFooterOffsets": True},
+    ]
+    common = {"size": 10, "modificationTime": 1, "dataChange": True}
+    for line in lines:
+        table.store.put(line["path"], b"x" * 10)
+    text = "\n".join(json.dumps({"add": {**common, **line}}) for line in lines)
+    table.log.store.put_if_absent(f"{table.version + 1:020}.json", text.encode())
     assert sorted(codes(folder)) == ["MissingSchema", "NoPartitionValue", "WrongFooter", "WrongStatistics"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deltaic.errors import InputError, NotFoundError
+from deltaic.errors import InputError, MissingKeyError
 from deltaic.kernels.content import (
     BOOLEAN,
     BYTES,
@@ -266,7 +266,7 @@ class KeyFinder:
         ordinal = self.ordinal(key)
         state, number = self._key_parts[:2]
         if ordinal < 0:
-            raise NotFoundError(f"there is no {state.types[number].name} with the key {key!r}")
+            raise MissingKeyError(state.types[number].name, key)
         return state.record(number, ordinal)
 
     def get(self, key: object, default: Any = None) -> Any:

@@ -1,0 +1,183 @@
+"""The columns of a dataset's table, and what a table that has grown does to the model.
+
+The table holds the rows of one root type. Its Arrow schema is the one that a state of the model gives back, so that a
+row that went the whole road has the type that it started with.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from deltaic.errors import InputError, MissingExtraError, SchemaError
+from deltaic.schema.mapping import TYPES_TAG
+from deltaic.schema.model import Model
+from deltaic.schema.schemas import SchemaSet
+from deltaic.schema.types import ObjectSchema, Schema
+from deltaic.state.read import ReadState
+from deltaic.state.write import WriteState
+
+
+def root_type(model: Model, wanted: str | None = None) -> str:
+    """The type whose records are the rows of the table.
+
+    Raises:
+        InputError: there are several, and none is named; or the named one is no OBJECT.
+    """
+    name = wanted if wanted is not None else model.roots[0]
+    if wanted is None and len(model.roots) > 1:
+        raise InputError(f"a table holds the rows of one type: name one of {', '.join(model.roots)}")
+    if not isinstance(model.schemas.get(name), ObjectSchema):
+        raise InputError(f"type {name} is no OBJECT type of the model: its records cannot be rows")
+    return name
+
+
+def table_columns(model: Model, root: str) -> Any:
+    """The Arrow schema of the rows of a type (`pyarrow.Schema`)."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise MissingExtraError("a dataset with a table", "table") from None
+    state = WriteState(model.schemas)
+    if tag := model.types_tag():
+        state.header_tags[TYPES_TAG] = tag
+    state.prepare()
+    pieces: list[bytes] = []
+    state.write_snapshot(_Pieces(pieces))
+    return pa.RecordBatchReader.from_stream(ReadState.load(b"".join(pieces))[root].to_arrow()).schema
+
+
+def key_columns(model: Model, root: str) -> tuple[str, ...]:
+    """The columns of the primary key; none if the type has no key, or one that looks inside a column."""
+    schema = model.schemas.object_schema(root)
+    columns = []
+    for path in schema.primary_key or ():
+        name, *below = path.rstrip("!").split(".")
+        if below and below != ["value"]:
+            return ()
+        referenced = schema.fields[schema.position(name)].referenced
+        if referenced is not None and model.boxed_field(referenced) is None:
+            return ()
+        columns.append(name)
+    return tuple(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a table has that the model has not, and the other way round."""
+
+    model: Model
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed)
+
+
+def grown(model: Model, root: str, table_schema: Any) -> Growth:
+    """The model that fits a table whose columns have changed: new columns become fields, dropped ones go.
+
+    Raises:
+        SchemaError: a column has another type than its field, or a new type would take the name of another one.
+    """
+    import pyarrow as pa
+
+    ours = {field.name: field for field in table_columns(model, root)}
+    added = []
+    for field in table_schema:
+        known = ours.get(field.name)
+        if known is None:
+            added.append(field)
+        elif not _same_values(known.type, field.type):
+            raise SchemaError(
+                f"column {field.name!r} is {field.type} in the table and {known.type} in the model: deltas cannot "
+                "carry that; evolve(…, allow_breaking=True) gives the dataset another model"
+            )
+    removed = tuple(name for name in ours if name not in table_schema.names)
+    if not added and not removed:
+        return Growth(model, (), ())
+    if lost := [name for name in key_columns(model, root) if name in removed]:
+        raise SchemaError(f"column {lost[0]!r} is part of the key of {root}: a table cannot lose it")
+    new = Model.from_arrow(pa.schema(added), root) if added else None
+    return Growth(_merged(model, root, new, removed), tuple(field.name for field in added), removed)
+
+
+def _merged(model: Model, root: str, new: Model | None, removed: Iterable[str]) -> Model:
+    schemas: dict[str, Schema] = {schema.name: schema for schema in model.schemas}
+    logical = {name: dict(fields) for name, fields in model.logical.items()}
+    record = model.schemas.object_schema(root)
+    fields = [field for field in record.fields if field.name not in set(removed)]
+    if new is not None:
+        for schema in new.schemas:
+            if schema.name == root:
+                continue
+            if schemas.setdefault(schema.name, schema) != schema:
+                raise SchemaError(
+                    f"a new column needs a type {schema.name}, and the model has another one of that name: give the "
+                    "column the metadata `deltaic.type`"
+                )
+        for name, notes in new.logical.items():
+            logical.setdefault(name, {}).update(notes)
+        fields += new.schemas.object_schema(root).fields
+    for name in removed:
+        logical.get(root, {}).pop(name, None)
+    schemas[root] = replace(record, fields=tuple(fields))
+    kept = _reachable(schemas, model.roots)
+    return replace(
+        model,
+        schemas=SchemaSet(schema for name, schema in schemas.items() if name in kept).validated(),
+        logical=MappingProxyType({name: MappingProxyType(notes) for name, notes in logical.items() if name in kept}),
+        shards=MappingProxyType({name: count for name, count in model.shards.items() if name in kept}),
+    )
+
+
+def _reachable(schemas: dict[str, Schema], roots: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(schemas[name].references())
+    return found
+
+
+def _same_values(one: Any, other: Any) -> bool:
+    """True if two Arrow types hold the same values: how lists call their elements and who may be null is no matter."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(one):
+        one = one.value_type
+    if types.is_dictionary(other):
+        other = other.value_type
+    for alike in (
+        (types.is_string, types.is_large_string, types.is_string_view),
+        (types.is_binary, types.is_large_binary, types.is_binary_view),
+    ):
+        if any(test(one) for test in alike) and any(test(other) for test in alike):
+            return True
+    lists = (types.is_list, types.is_large_list, types.is_list_view, types.is_large_list_view)
+    if any(test(one) for test in lists) and any(test(other) for test in lists):
+        return _same_values(one.value_type, other.value_type)
+    if types.is_fixed_size_list(one) and types.is_fixed_size_list(other):
+        return bool(one.list_size == other.list_size) and _same_values(one.value_type, other.value_type)
+    if types.is_map(one) and types.is_map(other):
+        return _same_values(one.key_type, other.key_type) and _same_values(one.item_type, other.item_type)
+    if types.is_struct(one) and types.is_struct(other):
+        return [field.name for field in one] == [field.name for field in other] and all(
+            _same_values(left.type, right.type) for left, right in zip(one, other, strict=True)
+        )
+    return bool(one == other)
+
+
+class _Pieces:
+    """Where the blob of an empty state goes."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    def write(self, data: memoryview, /) -> int:
+        """Keep a piece."""
+        self._pieces.append(bytes(data))
+        return len(data)

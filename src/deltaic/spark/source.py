@@ -1,0 +1,68 @@
+"""`spark.read.format("deltaic")`: tables as a Spark data source, for batches and streams.
+
+Thin: options are read here, everything else is the table's own columnar code. The class is found by Spark through the
+module `pyspark_deltaic`, in sessions of any kind.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+from deltaic.errors import InputError
+from deltaic.spark.request import ReadRequest, WriteRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class DeltaicSource(DataSource):
+    """Tables of deltaic in Spark. `path` is the URL; `ReadRequest` and `WriteRequest` have the other options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What it is called in `format`."""
+        return "deltaic"
+
+    def schema(self) -> "StructType":
+        """The columns that are asked for."""
+        request = ReadRequest.of(self.options)
+        if request.changes:
+            from deltaic.spark.streaming import changes_schema
+
+            return changes_schema(request)
+        from deltaic.spark.reading import read_schema
+
+        return read_schema(request)
+
+    def reader(self, schema: "StructType") -> DataSourceReader:
+        """A batch read; `.schema(…)` with some of the columns reads only those."""
+        from deltaic.spark.reading import BatchReader
+
+        request = ReadRequest.of(self.options)
+        if request.changes:
+            raise InputError("the change feed is a stream: spark.readStream; in a program there is Table.changes")
+        return BatchReader(request, schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        """A batch write: append or overwrite."""
+        from deltaic.spark.writing import BatchWriter
+
+        return BatchWriter(WriteRequest.of(self.options), schema, overwrite)
+
+    def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
+        """A stream of the table's versions."""
+        from deltaic.spark.streaming import VersionStream
+
+        return VersionStream(ReadRequest.of(self.options), schema)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
+        """A sink that takes every batch once."""
+        from deltaic.spark.writing import StreamWriter
+
+        return StreamWriter(WriteRequest.of(self.options), schema, overwrite)
