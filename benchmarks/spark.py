@@ -133,11 +133,12 @@ def on_spark(folder: Path, size: int, rounds: int, cores: int) -> None:
     def job(_what: str, _tasks: int, size_bytes: int) -> None:
         received.append(size_bytes)
 
+    first, second = {"Movie": paths(folder, "first")}, {"Movie": paths(folder, "second")}
+    changed, removed = {"Movie": paths(folder, "changed")}, {"Movie": paths(folder, "removed")}
     for number in range(rounds + 1):
         # The first round warms Java up.
         counted = watch if number else Stopwatch()
         with chain() as producer:
-            first, second = {"Movie": paths(folder, "first")}, {"Movie": paths(folder, "second")}
             received.clear()
             tree_measure(
                 counted,
@@ -148,7 +149,6 @@ def on_spark(folder: Path, size: int, rounds: int, cores: int) -> None:
             tree_measure(counted, f"{place}: second version, all rows", 1, lambda: publish(spark, producer, second))
         with chain() as producer:
             publish(spark, producer, first)
-            changed, removed = {"Movie": paths(folder, "changed")}, {"Movie": paths(folder, "removed")}
             tree_measure(
                 counted,
                 f"{place}: second version, changes",
@@ -165,7 +165,7 @@ def large(folder: Path, cores: int) -> None:
     from deltaic.spark import session
     from deltaic.spark.build import publish
 
-    spark = session(f"local[{cores}]", driver_memory="400m")
+    spark = session(f"local[{cores}]", driver_memory="512m")
     watch = Stopwatch()
     with chain() as producer:
         tree_measure(

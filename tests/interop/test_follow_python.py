@@ -74,7 +74,7 @@ class Scene:
         self.checksums: dict[int, int] = {}
         self.publish()
         self.java = JavaConsumer(program, folder)
-        self.ours = Consumer(str(folder), share=False)
+        self.ours = Consumer(str(folder), share=False, schema_append="off")
         self.java.refresh()
         self.ours.refresh()
 

@@ -137,7 +137,11 @@ class Model:
             return query[2] > 0
         if kind in ("not", "all", "exists"):
             return False
-        return query[1] is None or query[1] in TEXT
+        if query[1] is not None and query[1] not in TEXT:
+            return False
+        # A text without words is in no document, and scores none.
+        texts = {"word": query[2:3], "in": query[2]}.get(kind) or query[2]
+        return kind not in ("word", "phrase", "in") or any(tokens(text) for text in texts)
 
     def _list(self, clauses, number):
         seen = [(sign, *self.look(one, number)) for sign, one in clauses]

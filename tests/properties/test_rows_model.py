@@ -36,7 +36,7 @@ PARTS = [None, "", "p", "q/%", "r"]
 rows_ = st.lists(
     st.fixed_dictionaries(
         {
-            "id": st.integers(0, 12),
+            "id": st.integers(0, 6),
             "part": st.sampled_from(PARTS),
             "n": st.sampled_from(NUMBERS),
             "s": st.sampled_from(TEXTS),
@@ -146,6 +146,7 @@ operations = st.lists(
         st.tuples(st.just("delete"), predicates),
         st.tuples(st.just("update"), predicates, st.sampled_from(["n", "s", "part"])),
         st.tuples(st.just("merge"), rows_, st.booleans()),
+        st.tuples(st.just("merge"), rows_, st.booleans()),
         st.tuples(st.just("add"), st.sampled_from(["x", "y"])),
         st.tuples(st.just("drop"), st.sampled_from(["x", "y", "z"])),
         st.tuples(st.just("rename"), st.sampled_from([("x", "z"), ("z", "y"), ("y", "x")])),
@@ -252,7 +253,7 @@ def applied(rows, changes):
     return found
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(operations, predicates, st.booleans())
 def test_a_table_is_what_a_plain_model_is_at_every_version(steps, where, small):
     options = WriteOptions(split_rows=3) if small else WriteOptions()

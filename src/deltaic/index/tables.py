@@ -171,6 +171,9 @@ class KeylessTable(RecordTable):
 class TypeTable(keys.KeyFinder, RecordTable):
     """The records of a type by primary key, as a mapping: `table[key]`, `table.get(key)`, `key in table`.
 
+    It is no `collections.abc.Mapping` by name: polars and others would take such a one for columns, and not for the
+    Arrow rows that it gives.
+
     The index is made on the first look-up. Iteration gives the keys; a record with a null in its key has none, and one
     whose key an earlier record has too gives it once more.
     """
@@ -220,9 +223,6 @@ class TypeTable(keys.KeyFinder, RecordTable):
         return (
             f"TypeTable({self.name}, {len(self):,} records by {', '.join(self._indexes.primary_key(self.name) or ())})"
         )
-
-
-Mapping.register(TypeTable)
 
 
 def as_pandas(rows: ArrowTable) -> "pandas.DataFrame":

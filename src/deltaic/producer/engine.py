@@ -4,6 +4,7 @@ A producer that is given an engine does everything else as ever: the lease, the 
 announcement, the report, and taking all of it back when something fails. It never holds a record.
 """
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -50,7 +51,9 @@ class Populated:
     """The records of the version are known, and so is the header of the version before."""
 
     changed: tuple[str, ...]
-    """The types that a delta has, in the order of the model."""
+    """The types that a delta has, in the order of the model: other records, or another number of shards."""
+    other_records: bool
+    """True if a type has other records than in the version before. Shards alone deserve no version."""
     records: Mapping[str, int]
     """How many records each type has."""
     resharded: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -109,15 +112,9 @@ def header_bytes(
     schemas: Iterable[Schema], tags: Mapping[str, str], origin: int, destination: int, extra: bytes = b""
 ) -> bytes:
     """The header of a blob; `extra` goes into its envelope."""
-    made = bytearray()
-
-    class Collected:
-        def write(self, data: memoryview, /) -> int:
-            made.extend(data)
-            return len(data)
-
-    output = Output(Collected())
+    made = io.BytesIO()
+    output = Output(made)
     envelope = Envelope(header_extra=extra)
     write_header(output, tuple(schemas), tags, origin_tag=origin, destination_tag=destination, envelope=envelope)
     output.flush()
-    return bytes(made)
+    return made.getvalue()

@@ -36,6 +36,12 @@ def run_engine(producer: "Producer", engine: Engine, note: str | None) -> Cycle:
         raise InputError(
             "an engine numbers records in canonical order: make the producer with order='canonical'", "Order"
         )
+    if producer.attachments:
+        raise InputError(
+            "files that go with a version (text_index, attachments) are made from its records, which this process does "
+            "not have: publish with engine='embedded'",
+            "Attachments",
+        )
     with producer._alone():
         return _OutsideCycle(producer, engine, note).run()
 
@@ -68,7 +74,7 @@ class _OutsideCycle:
                 self._restore(found.previous)
             with producer._step(Step.DIFF, times):
                 previous = found.previous
-                needed = previous is None or bool(found.changed) or model_changed(producer.model, previous)
+                needed = previous is None or found.other_records or model_changed(producer.model, previous)
             if not needed:
                 return self._nothing_changed(found)
             with producer._step(Step.ENCODE, times), self._lease_kept():

@@ -94,9 +94,15 @@ def _input_bytes(rows: Input) -> int | None:
 
 def _frame_bytes(frame: Any) -> int | None:
     """What Spark's planner thinks of the size of a DataFrame; a Connect session does not tell."""
+    if type(frame).__module__.startswith("pyspark.sql.connect"):
+        return None
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     try:
-        size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes().longValue())
-    except Exception:  # no such attribute with Connect, and a plan that cannot be made fails later, with its reason
+        size = int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    except (Py4JError, PySparkException):
+        # A plan that cannot be made fails later, with its reason.
         return None
     # The planner says "as large as can be" where it does not know.
     return size if 0 <= size < 1 << 62 else None

@@ -8,11 +8,14 @@ assemble                 one task per blob joins the pieces
 check, validate          the staged blobs are read back
 """
 
-import logging
+import io
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+import numpy as np
 
 from deltaic.binary.cursor import Cursor
 from deltaic.errors import ValidationError
@@ -46,13 +49,15 @@ from deltaic.state.read import ReadState
 from deltaic.state.type_data import TypeData
 from deltaic.storage.announced import Artifact
 from deltaic.storage.chain import BlobKind
+from deltaic.storage.urls import open_store
 from deltaic.wire.append_write import EncodedSection
 from deltaic.wire.write_header import Envelope
+from deltaic.wire.write_layout import ObjectLayout
 from deltaic.wire.write_sections import SectionContent, write_section_head
 from deltaic.wire.write_shards import RecordSource
 from deltaic.wire.write_stream import Output
 
-log = logging.getLogger("deltaic.spark")
+_NO_RECORDS = RecordSource(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.uint8), np.zeros(0, np.int32))
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,7 @@ class SparkEngine:
             self._translate_and_route(level, levels)
         return Populated(
             tuple(name for name, each in self._types.items() if _changed(each)),
+            any(each.new or each.leaving for each in self._types.values()),
             {name: each.live for name, each in self._types.items()},
             {
                 name: (each.layout.previous_shards, each.layout.shards)
@@ -185,8 +191,6 @@ class SparkEngine:
                 plan.name.to_version if stepping else None,
             )
             if rules.compression is not None:
-                import msgspec
-
                 artifact = msgspec.structs.replace(artifact, codec=rules.compression, unpacked_size=done.plain_bytes)
             staged[kind] = StagedBlob(plan.name, call.key, artifact)
         return staged
@@ -304,8 +308,6 @@ class SparkEngine:
                 self._types[name].runs[task] = local.run
 
     def _restores(self, base: Base) -> Iterator[Restore]:
-        from deltaic.storage.urls import open_store
-
         rules = self._known_rules()
         size = open_store(self._chain_url).head(str(base.steps[0])).size_bytes
         pieces = self._tasks if size >= self._sizes.restore_bytes else 1
@@ -464,22 +466,12 @@ def _changed(build: TypeBuild) -> bool:
 
 
 def _section_head(schema: Schema, shards: int, max_ordinal: int) -> bytes:
-    made = bytearray()
-
-    class Collected:
-        def write(self, data: memoryview, /) -> int:
-            made.extend(data)
-            return len(data)
-
-    import numpy as np
-
-    from deltaic.wire.write_layout import ObjectLayout
-
-    nothing = RecordSource(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.uint8), np.zeros(0, np.int32))
-    output = Output(Collected())
-    write_section_head(output, SectionContent(schema, nothing, ObjectLayout((), ()), shards, max_ordinal), Envelope())
+    made = io.BytesIO()
+    output = Output(made)
+    content = SectionContent(schema, _NO_RECORDS, ObjectLayout((), ()), shards, max_ordinal)
+    write_section_head(output, content, Envelope())
     output.flush()
-    return bytes(made)
+    return made.getvalue()
 
 
 def _recordless(restored: Sequence[Restored]) -> ReadState:

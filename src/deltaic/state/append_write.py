@@ -34,7 +34,7 @@ class SchemaAppend:
         enabled: False writes deltas as Hollow does, and nothing else.
         include_definitions: let readers take new fields over that they do not have. False sends values alone.
         types: the types that take part: their names, or True and False by name, where types that are not named
-            take part; None is all.
+            take part; None is all. New types that a new field leads to come with it, unless they are False.
         max_bytes: the largest section that is written; None is without limit.
         on_too_large: what becomes of a larger one. `omit`: readers have the new fields from the next snapshot on.
             `snapshot`: this version gets a snapshot.
@@ -183,7 +183,7 @@ def _extension(types: Mapping[str, TypeWriter], step: ModelStep, options: Schema
         tuple(
             AddedType(schema, types[schema.name].shards or 1)
             for schema in step.added_types
-            if options.takes(schema.name)
+            if schema.name in _new_types(step, options)
         ),
         tuple(name for name in step.removed_types if options.takes(name)),
         tuple((name, field) for name, fields in step.removed_fields.items() if options.takes(name) for field in fields),
@@ -195,15 +195,29 @@ def _extension(types: Mapping[str, TypeWriter], step: ModelStep, options: Schema
 def _is_whole(step: ModelStep, options: SchemaAppend) -> bool:
     if not step:
         return True
-    names = {
-        *step.added_fields,
-        *step.removed_fields,
-        *step.renamed_fields,
-        *(schema.name for schema in step.added_types),
-        *step.removed_types,
-        *step.keys,
-    }
-    return options.include_definitions and all(options.takes(name) for name in names)
+    names = {*step.added_fields, *step.removed_fields, *step.renamed_fields, *step.removed_types, *step.keys}
+    return (
+        options.include_definitions
+        and all(options.takes(name) for name in names)
+        and len(_new_types(step, options)) == len(step.added_types)
+    )
+
+
+def _new_types(step: ModelStep, options: SchemaAppend) -> set[str]:
+    """New types that are sent: those that take part, and those that new fields of others lead to."""
+    new = {schema.name: schema for schema in step.added_types}
+    todo = [name for name in new if options.takes(name)]
+    for name, fields in step.added_fields.items():
+        if options.takes(name):
+            todo += [field.referenced for field in fields if field.referenced is not None]
+    found: set[str] = set()
+    refused = {name for name, on in options.types.items() if not on} if isinstance(options.types, Mapping) else set()
+    while todo:
+        name = todo.pop()
+        if name in new and name not in found and name not in refused:
+            found.add(name)
+            todo += new[name].references()
+    return found
 
 
 def _prepared(writer: TypeWriter) -> PreparedType:

@@ -170,6 +170,10 @@ class ReadState:
         for name, ordinals in touched.items():
             if ordinals:
                 types[name] = replace(types[name], appended=ordinals.intersection(types[name].populated))
+        reached = {reach.referenced for reach in reaches if reach.ordinal >= 0}
+        for name in reached.intersection(blob.plan.added).difference(seen):
+            # Its records are in an optional part that was not given: as elsewhere, the type is not there then.
+            del types[name]
         if check:
             check_references(reaches, {name: data.max_ordinal for name, data in types.items()}, at)
         state = ReadState(

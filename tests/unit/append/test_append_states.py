@@ -1,14 +1,18 @@
 """A reader takes over what a delta appends: values, fields, types; and nothing of it that it does not want."""
 
+import io
 import struct
 
 import numpy as np
 import pytest
 
 from deltaic.errors import ChainError, DecodeError, SchemaError
+from deltaic.schema.text import parse_schemas
 from deltaic.state.append_write import SchemaAppend
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
+from deltaic.state.write import WriteState
+from deltaic.state.write_blobs import BlobPart
 from tests.unit.append.histories import History, content
 
 OLD = "Movie @PrimaryKey(id) { int id; string title; }\n"
@@ -236,6 +240,33 @@ def test_switches_by_type():
         history.publish(new, rows)
         reader = history.follow("full")
         assert reader["A"][0]["x"] == 2 and reader.types["B"].schema.position("y") < 0
+
+
+def test_a_new_type_comes_with_the_field_that_leads_to_it():
+    new = "B { int b; }\nBs List<B>;\nC { int c; }\nA { int a; Bs bs; }"
+    rows = {"B": [{"b": 1}], "Bs": [{"elements": [0]}], "C": [{"c": 1}], "A": [{"a": 1, "bs": 0}]}
+    for switches, types in ((("A",), {"A", "B", "Bs"}), ({"Bs": False, "C": False}, {"A", "B"}), (("C",), {"A", "C"})):
+        history = History(SchemaAppend(types=switches))
+        history.publish("A { int a; }", {"A": [{"a": 1}]})
+        history.publish(new, rows)
+        assert set(history.follow("full").types) == types
+
+
+def test_a_new_type_in_an_optional_part_is_there_for_who_has_the_part():
+    first = WriteState(parse_schemas("A { int a; }"))
+    first.add_object("A", {"a": 1})
+    first.write_snapshot(snapshot := io.BytesIO())
+    state = WriteState(parse_schemas("B { int b; }\nA { int a; B r; }"))
+    state.restore(ReadState.load(snapshot.getvalue()))
+    state.add_object("B", {"b": 7})
+    state.add_object("A", {"a": 1, "r": 0})
+    main, part = io.BytesIO(), io.BytesIO()
+    state.write_delta(main, parts={"more": BlobPart(part, frozenset({"B"}))}, append=SchemaAppend())
+    before = ReadState.load(snapshot.getvalue())
+    whole = before.apply(main.getvalue(), parts={"more": part.getvalue()}, schema_append="full")
+    assert whole["B"][whole["A"].column("r").values[0]]["b"] == 7
+    without = before.apply(main.getvalue(), schema_append="full")
+    assert set(without.types) == {"A"} and without["A"].column("r").values.tolist() == [0]
 
 
 def test_values_without_definitions_reach_only_who_has_the_field():

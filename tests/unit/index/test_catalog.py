@@ -3,7 +3,6 @@
 import gc
 import threading
 import weakref
-from collections.abc import Mapping
 
 import pytest
 
@@ -19,7 +18,6 @@ def lookup():
 
 def test_a_table_is_a_mapping_by_primary_key(lookup):
     films = lookup["Film"]
-    assert isinstance(films, Mapping)
     assert films[7].title == "Solaris"
     assert films.get(8).title == "Stalker"
     assert films.get(80) is None
@@ -163,6 +161,16 @@ def test_tables_and_answers_become_frames(lookup):
     }
     assert films.to_polars(fields=["id", "year"])["year"].to_list() == [film.year for film in FILMS]
     assert films.where(year=1972).to_polars(fields=["title"])["title"].to_list() == ["Solaris"]
+
+
+def test_tables_and_answers_are_rows_for_whatever_takes_arrow(lookup):
+    import polars
+    import pyarrow
+
+    for rows, ids in ((lookup["Film"], [film.id for film in FILMS]), (lookup["Film"].where(year=1972), [7])):
+        assert pyarrow.table(rows)["id"].to_pylist() == ids
+        assert polars.DataFrame(rows)["id"].to_list() == ids
+    assert len(polars.DataFrame(lookup["Release"])) == len(lookup["Release"])
 
 
 def test_a_lookup_makes_an_index_once(lookup):

@@ -4,6 +4,7 @@ import logging
 import random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltaic import Model
@@ -105,28 +106,26 @@ def test_embedded_cycles_and_built_ones_follow_each_other_in_one_chain(spark, tm
 
 def test_the_driver_receives_less_than_a_hundredth_of_the_data(spark, tmp_path):
     """Counted: what jobs return to the driver, and what the driver itself reads from the store."""
-    chance = random.Random(3)
+    chance, count = random.Random(3), 150_000
     rows = pa.table(
         {
-            "id": pa.array(range(60_000), pa.int64()),
-            "title": [f"title {number} {chance.random()}" for number in range(60_000)],
-            "cast": [[{"name": f"actor {chance.randrange(20_000)}", "home": None}] for _ in range(60_000)],
+            "id": pa.array(range(count), pa.int64()),
+            "title": [f"title {number} {chance.random()}" for number in range(count)],
+            "cast": [[{"name": f"actor {chance.randrange(20_000)}", "home": None}] for _ in range(count)],
         }
     )
-    import pyarrow.parquet as pq
-
-    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=20_000)
+    pq.write_table(rows, tmp_path / "rows.parquet")
     received = []
     with producer(tmp_path / "chain", target_shard_bytes=1 << 20) as built:
         read = _count_reads(built)
         for sources in ([str(tmp_path / "rows.parquet")], [str(tmp_path / "rows.parquet")] * 2):
             report = publish(
-                spark, built, {"Movie": sources, "Review": []}, progress=lambda *job: received.append(job), tasks=2
+                spark, built, {"Movie": sources, "Review": []}, progress=lambda *job: received.append(job[2]), tasks=2
             )
     assert report.version is None  # the same rows twice are the same records
     data_bytes = sum(len(blob) for blob in blobs(tmp_path / "chain").values())
-    assert data_bytes > 3_000_000
-    assert sum(size for _, _, size in received) + sum(read) < data_bytes / 100
+    assert data_bytes > 7_000_000
+    assert sum(received) + sum(read) < data_bytes / 100, (received, read)
 
 
 def _count_reads(built):
@@ -162,7 +161,7 @@ def test_validators_judge_in_a_task_and_a_refusal_leaves_nothing(spark, tmp_path
     assert not (tmp_path / "chain" / "staging").exists()
     few = {"Movie": write_files(tmp_path, 0, parts=3)["Movie"][:1], "Review": []}
     with (
-        producer(tmp_path / "chain", validators=[RecordCountVariance("Movie", 1.0)]) as built,
+        producer(tmp_path / "chain", seed=6, validators=[RecordCountVariance("Movie", 1.0)]) as built,
         pytest.raises(ValidationError, match="Movie"),
     ):
         publish(spark, built, few)
@@ -170,7 +169,10 @@ def test_validators_judge_in_a_task_and_a_refusal_leaves_nothing(spark, tmp_path
 
 def test_a_value_that_cannot_be_kept_is_the_callers_error(spark, tmp_path):
     frame = spark.createDataFrame([(1, "x")], "id string, title string")
-    with producer(tmp_path / "chain") as built, pytest.raises(InputError, match="column 'id' is utf8"):
+    with (
+        producer(tmp_path / "chain") as built,
+        pytest.raises(InputError, match="column 'id' is string, its field is int64"),
+    ):
         publish(spark, built, {"Movie": frame})
     assert blobs(tmp_path / "chain") == {}
 
@@ -226,7 +228,12 @@ def test_auto_takes_the_embedded_path_when_the_data_fit_and_says_so(spark, tmp_p
     rows = Input.of(sources, MODEL)
     assert choose_engine(rows, MODEL, free_bytes=1000).engine == "spark"
     assert choose_engine(rows, MODEL, free_bytes=1 << 40).engine == "embedded"
-    assert choose_engine(Input.of(frames(spark, 0), MODEL), MODEL, free_bytes=1 << 40).engine == "embedded"
+    unknown = Input.of(
+        {"Review": spark.createDataFrame(spark.sparkContext.parallelize([(1, "x")]), "movie long, text string")}, MODEL
+    )
+    assert choose_engine(unknown, MODEL, free_bytes=1 << 40).reason == "the size of a DataFrame is not known"
+    known = Input.of({"Movie": spark.read.parquet(*sources["Movie"])}, MODEL)
+    assert choose_engine(known, MODEL, free_bytes=1 << 40).engine == "embedded"
     with pytest.raises(InputError, match="engine 'fast'"):
         choose_engine(rows, MODEL, engine="fast")
 
@@ -253,3 +260,14 @@ def test_a_first_version_of_one_flat_type(spark, tmp_path):
         ) as to:
             run(to)
     assert blobs(tmp_path / "built") == blobs(tmp_path / "embedded")
+
+
+def test_files_that_need_the_records_here_are_refused(spark, tmp_path):
+    class Nothing:
+        name = "nothing"
+
+    with (
+        producer(tmp_path / "chain", attachments=[Nothing()]) as built,
+        pytest.raises(InputError, match="engine='embedded'"),
+    ):
+        publish(spark, built, {"Review": []})

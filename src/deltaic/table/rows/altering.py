@@ -1,5 +1,6 @@
 """What changes the columns and constraints of a table, by name; each is one commit and touches no split."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -98,18 +99,29 @@ class SchemaOperations(RowCommits):
             document_mapping(after)
             if check:
                 _check_rows(reader, after)
-            before = reader.schema.configuration()
-            said = {key: text for key, text in after.configuration().items() if text != before[key]}
-            text = after.spark_json()
+            text = _schema_text(after, reader)
             changes = Changes(
                 operation,
-                configuration=said,
-                schema_string=None if text == reader.schema.spark_json() else text,
+                # All of it, also what stays: a change of columns and one of constraints must not pass each other.
+                configuration=after.configuration(),
+                schema_string=None if after.spark_json() == reader.schema.spark_json() else text,
                 reads=EVERYTHING if check else None,
             )
             return RowCommit.of(self.files.commit(changes, snapshot=reader.snapshot, **terms), 0)
 
         return self._retried(operation, attempt, terms.get("transaction"))
+
+
+def _schema_text(after: TableSchema, reader: RowReader) -> str:
+    """What `schemaString` says after a change, with what others noted on its fields."""
+    noted = {
+        field["name"]: field.get("metadata") for field in json.loads(reader.snapshot.metadata.schema_string)["fields"]
+    }
+    names = {column.physical: column.name for column in reader.schema.columns}
+    schema = json.loads(after.spark_json())
+    for field, column in zip(schema["fields"], after.columns, strict=True):
+        field["metadata"] = noted.get(names.get(column.physical, "")) or {}
+    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
 def _check_rows(reader: RowReader, schema: TableSchema) -> None:

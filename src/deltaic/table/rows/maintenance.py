@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace as changed
 
-from deltaic.errors import DeltaicError, InputError
+from deltaic.errors import CommitConflictError, DeltaicError, InputError
 from deltaic.table.actions import AddFile
 from deltaic.table.changes import EVERYTHING, Changes
 from deltaic.table.commit import Commit
@@ -46,10 +46,20 @@ class Maintenance(RowCommits):
         """
         if target_bytes < 1:
             raise InputError("a split has at least a byte")
-        reader = RowReader.of(self.files, self.files.snapshot())
-        cooling = self.files.cooling()
-        adds = [add for add in reader.files_of(as_predicate(where)) if add.path not in cooling]
-        return compact(reader, self.write_options, target_bytes=target_bytes, adds=adds, note=note, listener=progress)
+        most = self.files.settings.retry_max_attempts
+        for number in range(1, most + 1):
+            reader = RowReader.of(self.files, self.files.snapshot())
+            cooling = self.files.cooling()
+            adds = [add for add in reader.files_of(as_predicate(where)) if add.path not in cooling]
+            try:
+                return compact(
+                    reader, self.write_options, target_bytes=target_bytes, adds=adds, note=note, listener=progress
+                )
+            except CommitConflictError:
+                if number == most:
+                    raise
+            self.files.pause(number)
+        raise CommitConflictError("compact: the columns were always changed meanwhile; nothing was written")
 
     def restore(
         self,
@@ -70,7 +80,6 @@ class Maintenance(RowCommits):
             back = [add for path, add in wanted.items() if path not in live]
             self.files.check_there(back)
             after = _brought_back(then, reader.schema)
-            before = reader.schema.configuration()
             changes = Changes(
                 "restore",
                 adds=tuple(changed(add, data_change=True) for add in back),
@@ -79,7 +88,7 @@ class Maintenance(RowCommits):
                 partition_columns=_different(
                     old.metadata.partition_columns, reader.snapshot.metadata.partition_columns
                 ),
-                configuration={key: text for key, text in after.configuration().items() if text != before[key]},
+                configuration=after.configuration(),
                 reads=EVERYTHING,
             )
             return RowCommit.of(self.files.commit(changes, snapshot=reader.snapshot, **terms), None)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from deltaic.errors import InputError, LimitError
 from deltaic.table.query.columns import SearchColumns, Target, UnknownColumn
+from deltaic.table.search.arrays import arrow_array
 from deltaic.table.search.execute import Execution, in_parallel
 from deltaic.table.search.measures import Measure
 from deltaic.table.search.rows import values_of
@@ -71,12 +72,12 @@ def _gathered(
             array, parents = values_of(split.column(target.column), target)
             if parents is not None and len(parents) != split.num_rows:
                 raise InputError(f"{target.name!r} does not have one value in each row")
-            column = array.take(pa.array(rows)) if not every else array
+            column = array.take(arrow_array(rows)) if not every else array
         elif every and repeated is None:
             column = split.column(target.column)
         else:
             column = split.taken([target.column], rows).column(0)
-        values[name] = column if repeated is None else column.take(pa.array(repeated))
+        values[name] = column if repeated is None else column.take(arrow_array(repeated))
     if not values:
         # Only rows are counted.
         return pa.table({"": pa.nulls(len(rows) if repeated is None else len(repeated))})
@@ -86,11 +87,11 @@ def _gathered(
 
 def _several(split: SplitColumns, rows: NDArray[np.int64], target: Target) -> tuple[pa.Array, NDArray[np.int64]]:
     """The different values of each row, and for each the place of its row among the rows; of a row without, null."""
-    column = split.column(target.column).take(pa.array(rows))
+    column = split.column(target.column).take(arrow_array(rows))
     array, parents = values_of(column, target)
     if parents is None:
         parents = np.arange(len(rows))
-    pairs = pa.table({"row": pa.array(parents, pa.int64()), "value": _unwrapped(array, target.type)})
+    pairs = pa.table({"row": arrow_array(parents), "value": _unwrapped(array, target.type)})
     pairs = pairs.group_by(["row", "value"], use_threads=False).aggregate([])
     pairs = pairs.filter(pc.is_valid(pairs["value"]))
     have = np.zeros(len(rows), np.bool_)

@@ -12,6 +12,7 @@ from deltaic.table.query.bound import Between, Present
 from deltaic.table.query.columns import Target
 from deltaic.table.query.literals import NoValue, value_of
 from deltaic.table.query.resolve import between
+from deltaic.table.search.arrays import arrow_array
 from deltaic.table.search.rows import leaf_mask
 
 Calendar = Literal["second", "minute", "hour", "day", "week", "month", "quarter", "year"]
@@ -105,7 +106,7 @@ def range_masks(target: Target, values: pa.ChunkedArray, ranges: Sequence[tuple[
             raise InputError(str(error)) from error
         leaf = between(flat, bounds[0], bounds[1], True, False)
         if isinstance(leaf, Between | Present):
-            masks.append(pa.array(leaf_mask(leaf, flat, values)))
+            masks.append(arrow_array(leaf_mask(leaf, flat, values)))
         else:
             masks.append(pa.array([False] * len(values)))
     return masks

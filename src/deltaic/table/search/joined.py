@@ -4,9 +4,9 @@
     <folder>/<key>/meta.json            one list of segments, in the order of the splits
 
 The key names the splits, their order, their delete files and the fields; a folder is made beside its place and moved
-there, so it is whole or absent. A split with a column less or more has its fields renumbered in a copy; one whose columns
-are indexed otherwise is indexed anew from its rows. The folders used last are kept; the files of an index that is open
-stay readable when its folder goes.
+there, so it is whole or absent. A split with a column less or more has its fields renumbered in a copy; one whose
+columns are indexed otherwise is indexed anew from its rows. The folders used last are kept; the files of an index that
+is open stay readable when its folder goes.
 """
 
 import contextlib

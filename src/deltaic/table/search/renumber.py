@@ -2,8 +2,8 @@
 
 Term dictionaries, postings, positions and norms know a field by its place in the schema, and say so in one list at the
 end of each file (index-table.md, 9.2); fast fields know it by name. So a copy of four files with other numbers in that
-list belongs to another schema, as long as every field that both have is the same and what the split lacks is null in its
-rows.
+list belongs to another schema, as long as every field that both have is the same and what the split lacks is null in
+its rows.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """What a search gives back: rows with their scores, and how they were found."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ class SearchResult:
     """Whether there are more rows than `k` asked for."""
     hits: int | None
     """How many rows match in all: known if they are all here, or if `total=True` asked for it."""
-    explain: SearchExplain
+    explaining: Callable[[], SearchExplain] = field(repr=False)
     split_ids: tuple[str, ...]
     splits: NDArray[np.int64]
     """For each row the place of its split in `split_ids`."""
@@ -66,6 +66,11 @@ class SearchResult:
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.table.__arrow_c_stream__(requested_schema)
+
+    @property
+    def explain(self) -> SearchExplain:
+        """How the rows were found."""
+        return self.explaining()
 
     @property
     def scores(self) -> list[float]:

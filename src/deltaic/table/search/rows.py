@@ -20,6 +20,7 @@ from deltaic.table.query.bound import Between, BoundLeaf, Equal, InText, Near, P
 from deltaic.table.query.columns import Target
 from deltaic.table.query.resolve import tokens_of
 from deltaic.table.query.tree import Gap
+from deltaic.table.search.arrays import arrow_array
 from deltaic.table.search.edits import within_distance
 from deltaic.table.split.mapping import element_type, is_list
 
@@ -307,7 +308,7 @@ def _map_values(array: pa.Array, key: str) -> tuple[pa.Array, NDArray[np.int64]]
     keys = _plain(pc.struct_field(flat, [0]))
     texts = keys if pa.types.is_string(keyed) else keys.cast(pa.string())
     chosen = _as_mask(pc.equal(texts, key))
-    return pc.struct_field(flat, [1]).filter(pa.array(chosen)), parents[chosen]
+    return pc.struct_field(flat, [1]).filter(arrow_array(chosen)), parents[chosen]
 
 
 def _json_leaves(array: pa.Array, path: tuple[str, ...]) -> tuple[pa.Array, NDArray[np.int64]]:

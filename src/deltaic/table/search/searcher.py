@@ -9,7 +9,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from deltaic.table.query.resolve import resolve_query
 from deltaic.table.query.show import show_query
 from deltaic.table.query.tree import Occur, Query
 from deltaic.table.search.aggregate import aggregate_rows, aggregate_target, gather, measured_name
+from deltaic.table.search.arrays import arrow_array
 from deltaic.table.search.buckets import bucket_column, check_interval, filled, range_masks
 from deltaic.table.search.deadline import Deadline
 from deltaic.table.search.describe import described
@@ -128,8 +128,12 @@ class Searcher:
             matched = execution.count()
         table = self._table(execution, hits, self._chosen(columns))
         table = self._with_snippets(table, execution, hits, bound, list(snippets), snippet_options)
-        explain = self._explain(execution, bound, shown, time.perf_counter() - started)
         ids = tuple(split.cached.split_id for split in execution.splits)
+        seconds = time.perf_counter() - started
+
+        def explain() -> SearchExplain:
+            return self._explain(execution, bound, shown, seconds)
+
         return SearchResult(table, limited, matched, explain, ids, hits.splits, hits.rows)
 
     def count(
@@ -343,9 +347,9 @@ class Searcher:
         if not len(rows):
             return found
         tables = [split.taken(chosen, mine) for split, mine in zip(execution.splits, matches, strict=True)]
-        table = pa.concat_tables(tables).append_column("\x00place", pa.array(np.arange(len(rows))))
+        table = pa.concat_tables(tables).append_column("\x00place", arrow_array(np.arange(len(rows))))
         try:
-            order = pc.sort_indices(table, sort_keys=[*keys, ("\x00place", "ascending")], null_placement="at_end")
+            order = pc.sort_indices(table, sort_keys=[*keys, ("\x00place", "ascending")])
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InputError(f"cannot order by {', '.join(ordering)}: {error}") from error
         picked = order.to_numpy()
@@ -366,22 +370,23 @@ class Searcher:
 
     def _table(self, execution: Execution, hits: Hits, columns: Sequence[SearchColumn]) -> pa.Table:
         execution.deadline.check("before rows were read")
-        scores_column = pa.array(hits.scores, pa.float32())
+        scores_column = arrow_array(hits.scores)
         if not len(hits):
             empty = pa.schema([pa.field(one.name, one.type) for one in columns]).empty_table()
             return empty.append_column(SCORE_COLUMN, scores_column)
+        if not columns:
+            return pa.Table.from_arrays([scores_column], [SCORE_COLUMN])
+        if (hits.splits == hits.splits[0]).all():
+            table = execution.splits[hits.splits[0]].taken(columns, hits.rows)
+            return table.append_column(SCORE_COLUMN, scores_column)
         pieces, order = list[pa.Table](), list[NDArray[np.int64]]()
         for place in np.unique(hits.splits):
             mine = np.flatnonzero(hits.splits == place)
             pieces.append(execution.splits[place].taken(columns, hits.rows[mine]))
             order.append(mine)
-        if not columns:
-            return pa.table({SCORE_COLUMN: scores_column})
-        table = pieces[0]
-        if len(pieces) > 1:
-            back = np.empty(len(hits), np.int64)
-            back[np.concatenate(order)] = np.arange(len(hits))
-            table = pa.concat_tables(pieces).combine_chunks().take(pa.array(back))
+        back = np.empty(len(hits), np.int64)
+        back[np.concatenate(order)] = np.arange(len(hits))
+        table = pa.concat_tables(pieces).combine_chunks().take(arrow_array(back))
         return table.append_column(SCORE_COLUMN, scores_column)
 
     def _with_snippets(
@@ -412,7 +417,7 @@ class Searcher:
         if "index" in execution.way:
             reindexed += [one for one in execution.joined.reindexed if one not in reindexed]
         notes = tuple(leaf.why for leaf in leaves(bound) if isinstance(leaf, Never) and leaf.why)
-        explain = SearchExplain(
+        return SearchExplain(
             query=shown,
             lowered=described(bound),
             splits_given=len(self._splits),
@@ -421,8 +426,8 @@ class Searcher:
             from_rows=tuple(described(leaf) for leaf in execution.from_rows[:100]),
             way=execution.way,
             notes=notes[:20],
+            seconds=seconds,
         )
-        return replace(explain, seconds=seconds)
 
 
 def _may_match(bound: Bound, split: SplitColumns) -> bool:

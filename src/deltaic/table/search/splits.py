@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from deltaic.errors import SchemaError
 from deltaic.table.query.bound import BoundLeaf
 from deltaic.table.query.columns import SearchColumn, Target
+from deltaic.table.search.arrays import arrow_array
 from deltaic.table.search.joined import alive_rows
 from deltaic.table.search.rows import Mask, leaf_mask, values_of
 from deltaic.table.split.cache import CachedSplit
@@ -36,6 +37,7 @@ class SplitColumns:
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._longest: dict[Target, int] = {}
         self._nan: dict[str, bool] = {}
+        self._batches: dict[tuple[str, ...], pa.RecordBatch | None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -102,6 +104,9 @@ class SplitColumns:
 
     def taken(self, columns: Sequence[SearchColumn], rows: NDArray[np.int64]) -> pa.Table:
         """Some rows, in this order."""
+        plain = self._as_they_are(columns)
+        if plain is not None:
+            return pa.Table.from_batches([plain.take(arrow_array(rows))])
         arrays = []
         for column in columns:
             if column.partition:
@@ -114,10 +119,25 @@ class SplitColumns:
             arrays.append(cast_column(self._picked(place, rows), column))
         return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(one.name, one.type) for one in columns]))
 
+    def _as_they_are(self, columns: Sequence[SearchColumn]) -> pa.RecordBatch | None:
+        """The columns as one batch, if the split has them all in one piece and in the types of today."""
+        key = tuple(one.name for one in columns)
+        if key not in self._batches:
+            rows, arrays = self.cached.rows, list[pa.Array]()
+            for column in columns:
+                place = -1 if column.partition else rows.schema.get_field_index(column.physical)
+                if place < 0 or rows.schema.field(place).type != column.type or rows.column(place).num_chunks != 1:
+                    break
+                arrays.append(rows.column(place).chunk(0))
+            whole = len(arrays) == len(columns) and arrays
+            schema = pa.schema([pa.field(one.name, one.type) for one in columns])
+            self._batches[key] = pa.RecordBatch.from_arrays(arrays, schema=schema) if whole else None
+        return self._batches[key]
+
     def _picked(self, place: int, rows: NDArray[np.int64]) -> pa.ChunkedArray:
         column = self.cached.rows.column(place)
         if column.num_chunks <= 1:
-            return column.take(pa.array(rows))
+            return column.take(arrow_array(rows))
         # Arrow would put all chunks together first, however few rows are wanted.
         ends = self._chunk_ends
         chunk_of = np.searchsorted(ends, rows, side="right")
@@ -125,13 +145,13 @@ class SplitColumns:
         for chunk in np.unique(chunk_of):
             mine = np.flatnonzero(chunk_of == chunk)
             first = ends[chunk - 1] if chunk else 0
-            pieces.append(column.chunk(int(chunk)).take(pa.array(rows[mine] - first)))
+            pieces.append(column.chunk(int(chunk)).take(arrow_array(rows[mine] - first)))
             order.append(mine)
         if len(pieces) == 1:
             return pa.chunked_array(pieces)
         back = np.empty(len(rows), np.int64)
         back[np.concatenate(order)] = np.arange(len(rows))
-        return pa.chunked_array([pa.concat_arrays(pieces).take(pa.array(back))])
+        return pa.chunked_array([pa.concat_arrays(pieces).take(arrow_array(back))])
 
     @cached_property
     def _chunk_ends(self) -> NDArray[np.int64]:

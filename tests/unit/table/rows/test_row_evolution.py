@@ -279,6 +279,19 @@ def test_a_foreign_writers_new_column_is_read_by_its_own_name(table):
     assert row(table, 1)["extra"] is None and row(table, 1)["name"] == "film 1"
 
 
+def test_what_others_noted_on_a_field_stays_with_it():
+    fields = [
+        {"name": "id", "type": "long", "nullable": True, "metadata": {"comment": "the number"}},
+        {"name": "x", "type": "string", "nullable": True, "metadata": {}},
+    ]
+    table = make_table(json.dumps({"type": "struct", "fields": fields}))
+    table.files.change_schema(json.dumps({"type": "struct", "fields": fields}))
+    table.rename_column("id", "number")
+    table.add_column("id", pa.int8())
+    said = {one["name"]: one["metadata"] for one in json.loads(table.files.snapshot().metadata.schema_string)["fields"]}
+    assert said == {"number": {"comment": "the number"}, "x": {}, "id": {}}
+
+
 def test_two_who_add_columns_at_once_both_get_theirs(table):
     other = Table.open(table.files.store, settings=FAST)
     other.files.snapshot()

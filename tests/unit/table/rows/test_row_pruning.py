@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from deltaic.errors import InputError
 from deltaic.table import Settings
@@ -134,6 +135,27 @@ def test_a_widened_column_still_finds_rows_of_old_splits():
     assert ids(table, "n >= 5 and n <= 5.5") == [1]
     table.append(pa.table({"id": [2], "f": [0.1], "d": pa.array([datetime.datetime(2024, 1, 1, 12)]), "n": [4.5]}))
     assert ids(table, "f = 0.1") == [2] and ids(table, "n < 5") == [2] and ids(table, "d > '2024-01-01'") == [2]
+
+
+def test_nanoseconds_beyond_the_last_whole_microsecond_are_not_skipped():
+    ticks = pa.array([1_500, -1_500], pa.int64()).cast(pa.timestamp("ns", "UTC"))
+    table = make_table(pa.schema([("id", pa.int64()), ("t", ticks.type)]))
+    table.append(pa.table({"id": [1, 2], "t": ticks}))
+    assert ids(table, "t > '1970-01-01T00:00:00.000001+00:00'") == [1]
+    assert ids(table, "t < '1969-12-31T23:59:59.999999+00:00'") == [2]
+    assert table.count(where=In("t", tuple(ticks.to_pylist()))) == 2
+
+
+def test_a_floats_shortest_text_of_another_writer_skips_no_row_once_it_is_a_double():
+    table = make_table(pa.schema([("id", pa.int64()), ("f", pa.float32())]))
+    table.append([{"id": 1, "f": 0.1}])
+    (add,) = table.files.snapshot().files()
+    short = replace(add, path="short.split", min_values={"f": "0.1"}, max_values={"f": "0.1"})
+    table.files.store.put("short.split", table.files.store.get(add.path).data)
+    table.files.rewrite([add.path], [short])
+    assert ids(table, "f > 0.1") == [1]
+    table.widen_column("f", pa.float64())
+    assert ids(table, "f > 0.1") == [1]
 
 
 def test_statistics_of_another_column_that_had_the_name_do_not_count():
