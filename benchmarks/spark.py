@@ -221,10 +221,15 @@ def high_water(process: str) -> int:
 
 def _java_of(process: int) -> int:
     """The Java that a launcher script became, or started."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and f"PPid:\t{process}\n" in (entry / "status").read_text():
-            return int(entry.name)
-    return process
+    waiting = [process]
+    while waiting:
+        found = waiting.pop(0)
+        if Path(f"/proc/{found}/comm").read_text().strip() == "java":
+            return found
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and f"PPid:\t{found}\n" in (entry / "status").read_text():
+                waiting.append(int(entry.name))
+    raise RuntimeError("Spark's Java is not among the processes below this one")
 
 
 def main() -> None:

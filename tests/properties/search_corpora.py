@@ -1,13 +1,10 @@
-"""Documents of the model as splits: in one, in eight by partition, with deleted rows, with columns that changed."""
-
-import dataclasses
-import shutil
+"""Documents of the model as splits: one, eight by partition, with deleted rows, with columns that changed, native."""
 
 import pyarrow as pa
 
 from deltaic.storage import LocalStore
 from deltaic.table.search import SearchedSplit, Searcher
-from deltaic.table.split import ColumnIndex, DocMapping, SplitCache, open_index, write_split
+from deltaic.table.split import ColumnIndex, DocMapping, SplitCache, SplitOptions, open_split, with_deletes, write_split
 from tests.properties import search_model as model
 
 SCHEMA = pa.schema(
@@ -37,7 +34,7 @@ OPTIONS = {
     "ip": ColumnIndex(kind="ip"),
     "js": ColumnIndex(kind="json"),
 }
-FORMS = ("one", "eight", "deleted", "changed")
+FORMS = ("one", "eight", "deleted", "changed", "native")
 
 
 class Corpus:
@@ -59,7 +56,7 @@ def corpus(folder, form, seed=7, count=160):
                 one["flag"] = None
     (folder / "table").mkdir(parents=True)
     store, cache = LocalStore(folder / "table"), SplitCache(folder / "cache")
-    splits = []
+    splits, hidden, before = [], set(), 0
     for place, piece in enumerate(pieces):
         schema = SCHEMA
         if form == "changed" and place < 3:
@@ -68,11 +65,16 @@ def corpus(folder, form, seed=7, count=160):
             schema = schema.set(at, pa.field("small", pa.uint8()))
         rows = pa.Table.from_pylist([{name: one[name] for name in schema.names} for one in piece], schema)
         name = f"{place}.split"
-        write_split(rows, DocMapping.from_schema(schema, OPTIONS), folder / "table" / name)
+        native = SplitOptions(native=form == "native")
+        write_split(rows, DocMapping.from_schema(schema, OPTIONS), folder / "table" / name, options=native)
+        if form == "deleted" and place % 2:
+            # Every third row is hidden by the engine's own delete file.
+            dead = list(range(0, len(piece), 3))
+            name = f"{place}-deleted.split"
+            with_deletes(open_split(store, f"{place}.split"), dead, folder / "table" / name)
+            hidden.update(before + row for row in dead)
+        before += len(piece)
         splits.append(SearchedSplit(cache.get(store, name), {"part": place % 3}))
-    hidden = set()
-    if form == "deleted":
-        splits, hidden = delete_some(folder, splits, [len(piece) for piece in pieces])
     searcher = Searcher(
         splits,
         SCHEMA.append(pa.field("part", pa.int64())),
@@ -80,27 +82,3 @@ def corpus(folder, form, seed=7, count=160):
         folder=folder / "joined",
     )
     return Corpus(searcher, model.Model([one for piece in pieces for one in piece], hidden))
-
-
-def delete_some(folder, splits, lengths):
-    """Hide every third row of half of the splits by the engine's own delete file."""
-    import tantivy
-
-    hidden, changed, before = set(), [], 0
-    for place, (split, length) in enumerate(zip(splits, lengths, strict=True)):
-        if place % 2:
-            copy = folder / f"deleted-{place}"
-            shutil.copytree(split.cached.index_folder, copy)
-            index = open_index(copy)
-            writer = index.writer(20_000_000, 1)
-            for row in range(0, length, 3):
-                writer.delete_documents_by_query(
-                    tantivy.Query.range_query(index.schema, "_row", tantivy.FieldType.Unsigned, row, row)
-                )
-                hidden.add(before + row)
-            writer.commit()
-            writer.wait_merging_threads()
-            split = SearchedSplit(dataclasses.replace(split.cached, index_folder=copy), split.partition)
-        changed.append(split)
-        before += length
-    return changed, hidden

@@ -15,7 +15,7 @@ OLD = np.zeros((5, 40), np.float32)
 NEW = OLD.copy()
 NEW[1, 3] = 1
 NEW[2, 10:30] = 2
-NEW[4] = np.linspace(0, 1, 40)
+NEW[4] = np.linspace(1, 2, 40)
 
 
 def printed(capsys, *words, code=0):
@@ -31,7 +31,7 @@ def test_show_lists_messages_of_a_stream(tmp_path, capsys):
     text, _ = printed(capsys, "vector", "show", path)
     assert "5 message(s)" in text and "runs" in text and "dense" in text
     shown = json.loads(printed(capsys, "vector", "show", "--json", path)[0])
-    assert [item["changed"] for item in shown["messages"]] == [0, 1, 20, 0, 39]
+    assert [item["changed"] for item in shown["messages"]] == [0, 1, 20, 0, 40]
     assert sum(item["bytes"] for item in shown["messages"]) == shown["bytes"] == path.stat().st_size
     assert "and 3 more" in printed(capsys, "vector", "show", "--rows", 2, path)[0]
 
@@ -51,7 +51,7 @@ def test_show_tells_sections_and_buffers_of_a_frame(tmp_path, capsys):
     assert "3 rows of 40 dimensions, has_prev" in text and "run_lengths" in text
     shown = json.loads(printed(capsys, "vector", "show", "--json", path)[0])
     (frame,) = shown["frames"]
-    assert {change["row"]: len(change["indices"]) for change in frame["changes"]} == {1: 1, 2: 20, 4: 39}
+    assert {change["row"]: len(change["indices"]) for change in frame["changes"]} == {1: 1, 2: 20, 4: 40}
     assert all(buffer["stored"] == buffer["raw"] for buffer in frame["buffers"])
 
 

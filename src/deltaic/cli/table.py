@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from msgspec import structs
 
+from deltaic.cli.table_companion import app as companion_app
 from deltaic.cli.table_rows import MAPPED_KEYS, open_rows, print_row_changes
 from deltaic.cli.table_rows import app as rows_app
 from deltaic.table import Commit, Table, parse_predicate
@@ -15,6 +16,7 @@ from deltaic.table.describe import describe_log, describe_state, describe_table
 
 app = typer.Typer(help="Look at an index table, change its rows, maintain it, go back in it.", no_args_is_help=True)
 app.registered_commands += rows_app.registered_commands
+app.add_typer(companion_app, name="companion")
 
 _Url = Annotated[str, typer.Argument(metavar="URL", help="The folder of a table.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

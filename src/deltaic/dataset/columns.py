@@ -1,4 +1,4 @@
-"""The columns of a dataset's table, and what a table that has grown does to the model.
+"""What a table that has grown does to the model of its dataset.
 
 The table holds the rows of one root type. Its Arrow schema is the one that a state of the model gives back, so that a
 row that went the whole road has the type that it started with.
@@ -9,57 +9,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from deltaic.errors import InputError, MissingExtraError, SchemaError
-from deltaic.schema.mapping import TYPES_TAG
+import pyarrow as pa
+
+from deltaic.errors import SchemaError
 from deltaic.schema.model import Model
 from deltaic.schema.schemas import SchemaSet
-from deltaic.schema.types import ObjectSchema, Schema
-from deltaic.state.read import ReadState
-from deltaic.state.write import WriteState
+from deltaic.schema.types import Schema
+from deltaic.table.rows.models import key_columns, root_type, table_columns
 
-
-def root_type(model: Model, wanted: str | None = None) -> str:
-    """The type whose records are the rows of the table.
-
-    Raises:
-        InputError: there are several, and none is named; or the named one is no OBJECT.
-    """
-    name = wanted if wanted is not None else model.roots[0]
-    if wanted is None and len(model.roots) > 1:
-        raise InputError(f"a table holds the rows of one type: name one of {', '.join(model.roots)}")
-    if not isinstance(model.schemas.get(name), ObjectSchema):
-        raise InputError(f"type {name} is no OBJECT type of the model: its records cannot be rows")
-    return name
-
-
-def table_columns(model: Model, root: str) -> Any:
-    """The Arrow schema of the rows of a type (`pyarrow.Schema`)."""
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise MissingExtraError("a dataset with a table", "table") from None
-    state = WriteState(model.schemas)
-    if tag := model.types_tag():
-        state.header_tags[TYPES_TAG] = tag
-    state.prepare()
-    pieces: list[bytes] = []
-    state.write_snapshot(_Pieces(pieces))
-    return pa.RecordBatchReader.from_stream(ReadState.load(b"".join(pieces))[root].to_arrow()).schema
-
-
-def key_columns(model: Model, root: str) -> tuple[str, ...]:
-    """The columns of the primary key; none if the type has no key, or one that looks inside a column."""
-    schema = model.schemas.object_schema(root)
-    columns = []
-    for path in schema.primary_key or ():
-        name, *below = path.rstrip("!").split(".")
-        if below and below != ["value"]:
-            return ()
-        referenced = schema.fields[schema.position(name)].referenced
-        if referenced is not None and model.boxed_field(referenced) is None:
-            return ()
-        columns.append(name)
-    return tuple(columns)
+__all__ = ["Growth", "grown", "key_columns", "root_type", "table_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +38,6 @@ def grown(model: Model, root: str, table_schema: Any) -> Growth:
     Raises:
         SchemaError: a column has another type than its field, or a new type would take the name of another one.
     """
-    import pyarrow as pa
-
     ours = {field.name: field for field in table_columns(model, root)}
     added = []
     for field in table_schema:
@@ -144,8 +100,6 @@ def _reachable(schemas: dict[str, Schema], roots: Iterable[str]) -> set[str]:
 
 def _same_values(one: Any, other: Any) -> bool:
     """True if two Arrow types hold the same values: how lists call their elements and who may be null is no matter."""
-    import pyarrow as pa
-
     types = pa.types
     if types.is_dictionary(one):
         one = one.value_type
@@ -169,15 +123,3 @@ def _same_values(one: Any, other: Any) -> bool:
             _same_values(left.type, right.type) for left, right in zip(one, other, strict=True)
         )
     return bool(one == other)
-
-
-class _Pieces:
-    """Where the blob of an empty state goes."""
-
-    def __init__(self, pieces: list[bytes]) -> None:
-        self._pieces = pieces
-
-    def write(self, data: memoryview, /) -> int:
-        """Keep a piece."""
-        self._pieces.append(bytes(data))
-        return len(data)

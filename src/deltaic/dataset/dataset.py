@@ -30,6 +30,7 @@ from deltaic.errors import (
     CommitConflictError,
     CommitUnknownError,
     InputError,
+    MissingExtraError,
     NotFoundError,
     SchemaError,
 )
@@ -127,6 +128,7 @@ class Dataset:
         if table_options and not table:
             raise InputError(f"{', '.join(table_options)}: only for a dataset with a table (table=True)")
         if table:
+            _row_table()
             from deltaic.dataset.columns import root_type
 
             root_type(whole, table if isinstance(table, str) else None)  # before anything is written
@@ -259,12 +261,10 @@ class Dataset:
             NotFoundError: the dataset is a chain without a table.
         """
         if self._table is None:
-            from deltaic.table.rows.table import Table
-
             if self.is_bare:
                 raise NotFoundError(f"{self.store.url} is a bare chain: it has no table")
             try:
-                self._table = Table.open(self.store.child(TABLE))
+                self._table = _row_table().open(self.store.child(TABLE))
             except NotFoundError as error:
                 raise NotFoundError(f"{self.store.url} has no table: create_table() makes one") from error
         return self._table
@@ -286,15 +286,15 @@ class Dataset:
             type_name: the type whose records are the rows; not needed if the model has one root.
             options: as for `Table.create`: `partition_by`, `index`, `constraints`, …
         """
-        from deltaic.dataset.columns import key_columns, root_type, table_columns
-        from deltaic.table.rows.table import Table
-
         if self.is_bare:
             raise InputError("a bare chain has no folder for a table: Dataset.create makes one")
+        made = _row_table()
+        from deltaic.dataset.columns import key_columns, root_type, table_columns
+
         root = root_type(self.model, type_name)
         carried = {**options.pop("configuration", {}), TYPE_KEY: root}
         options.setdefault("key", key_columns(self.model, root))
-        self._table = Table.create(
+        self._table = made.create(
             self.store.child(TABLE), table_columns(self.model, root), configuration=carried, **options
         )
         return self._table
@@ -329,6 +329,8 @@ class Dataset:
         """
         from deltaic.dataset.publishing import grow_model, publish_table
 
+        if spark is not None:
+            producer_options.setdefault("order", "canonical")
         following, growth = grow_model(self, version)
         if growth is not None:
             self._given_model, self._source = following._given_model, following._source
@@ -415,6 +417,16 @@ class Dataset:
             known = found.get(number, DatasetVersion(number, None))
             found[number] = replace(known, channels=("main",))
         return tuple(found[version] for version in sorted(found, reverse=True))
+
+
+def _row_table() -> "type[Table]":
+    try:
+        from deltaic.table.rows.table import Table
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("deltaic"):
+            raise
+        raise MissingExtraError("the table of a dataset", "table") from None
+    return Table
 
 
 def open_dataset(url: str | os.PathLike[str] | Store) -> Dataset:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltaic.table.rows.table import Table
     from deltaic.table.rows.view import TableView
 
-__all__ = ["TABLE_VERSION_TAG", "Published", "publish_table", "table_version_of"]
+__all__ = ["TABLE_VERSION_TAG", "AllRows", "Published", "publish_table", "table_version_of"]
 
 EngineName = Literal["auto", "embedded", "spark"]
 
@@ -119,7 +119,7 @@ class _Publish:
         if self.key:
             # Changes by key cannot make a key twice, but they can make one record of two rows.
             twice = () if reason is None else (DuplicateKeys(self.root),)
-            self.producer.validators = (*validators, *twice, _AllRows(self.root, self.view, self.key))
+            self.producer.validators = (*validators, *twice, AllRows.of(self.root, self.view, self.key, self.table.url))
         kept = self.producer.header_tags
         self.producer.set_header_tags(tags)
         try:
@@ -211,12 +211,22 @@ class _Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class _AllRows:
-    """Refuses a version that has fewer records than the table has rows: some rows have the same key."""
+class AllRows:
+    """Refuses a version that has fewer records than the table has rows: some rows have the same key.
+
+    It travels to other processes, so it holds where the table is and no table.
+    """
 
     root: str
-    view: "TableView"
     key: tuple[str, ...]
+    rows: int
+    table_version: int
+    url: str
+
+    @classmethod
+    def of(cls, root: str, view: "TableView", key: tuple[str, ...], url: str) -> "AllRows":
+        """For the rows of a version of a table."""
+        return cls(root, key, view.count(), view.version, url)
 
     @property
     def name(self) -> str:
@@ -226,18 +236,20 @@ class _AllRows:
     def validate(self, candidate: Candidate) -> ValidationResult:
         """Compare the counts; only where they differ the rows are looked at."""
         records = len(candidate.state.types[self.root].populated) if self.root in candidate.state.types else 0
-        rows = self.view.count()
-        if records == rows:
-            return ValidationResult(self.name, True, f"{rows:,} rows")
+        if records == self.rows:
+            return ValidationResult(self.name, True, f"{self.rows:,} rows")
         return ValidationResult(
             self.name,
             False,
-            f"the table has {rows:,} rows and the version {records:,} records of {self.root}: {self._found()}",
-            {"rows": str(rows), "records": str(records)},
+            f"the table has {self.rows:,} rows and the version {records:,} records of {self.root}: {self._found()}",
+            {"rows": str(self.rows), "records": str(records)},
         )
 
     def _found(self) -> str:
-        found = self.view.to_arrow(list(self.key)).group_by(list(self.key)).aggregate([([], "count_all")])
+        from deltaic.table.rows.table import Table
+
+        view = Table.open(self.url).at(version=self.table_version)
+        found = view.to_arrow(list(self.key)).group_by(list(self.key)).aggregate([([], "count_all")])
         twice = [row for row in found.to_pylist() if row["count_all"] > 1]
         if not twice:
             return "some of its records are referred to by others, or are not of the table"

@@ -559,6 +559,27 @@ ctypedef struct Work:
     Buffer buffers[4][4][COLUMNS]
 
 
+cdef int put_whole_row(Work* work, const uint32_t* old, const uint32_t* new, int64_t row_id) noexcept nogil:
+    cdef Buffer* columns = work.buffers[NONE][DENSE]
+    cdef int64_t i, size = 4 * work.dims
+    cdef uint32_t* to
+    if put_int64(&columns[ROW_IDS], row_id) or reserve(&columns[VALUES], size):
+        return -1
+    to = <uint32_t*>(columns[VALUES].data + columns[VALUES].used)
+    if work.relative:
+        for i in range(work.dims):
+            to[i] = zigzag(new[i] - old[i])
+    else:
+        memcpy(to, new, size)
+    columns[VALUES].used += size
+    if work.prev:
+        if reserve(&columns[PREV], size):
+            return -1
+        memcpy(columns[PREV].data + columns[PREV].used, old, size)
+        columns[PREV].used += size
+    return 0
+
+
 cdef int encode_row(Work* work, const uint32_t* old, const uint32_t* new, int64_t row_id) noexcept nogil:
     cdef int64_t dims = work.dims
     cdef int64_t runs = find_runs(old, new, dims, work.epsilon, work.mask, work.starts, work.lengths)
@@ -572,6 +593,9 @@ cdef int encode_row(Work* work, const uint32_t* old, const uint32_t* new, int64_
     cdef uint32_t* gaps
     if runs == 0:
         return 0
+    if work.lengths[0] == dims and not work.rules and work.mode == NONE and work.known.places == NULL:
+        # All dimensions, so that no head can be smaller than none.
+        return put_whole_row(work, old, new, row_id)
     end = 0
     for run in range(runs):
         gap = work.starts[run] - end

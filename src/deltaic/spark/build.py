@@ -130,7 +130,7 @@ def parallelism(spark: "SparkSession") -> int:
 def _shared_url(producer: Producer) -> str:
     store = producer.store
     if isinstance(store, LocalStore):
-        return str(store.root.absolute())
+        return str(store.folder.absolute())
     if store.url.startswith("memory:"):
         raise InputError(f"{store.url} is in the memory of this process: tasks on Spark cannot see it", "Store")
     return store.url

@@ -56,14 +56,16 @@ def view_of(request: ReadRequest) -> "TableView":
     return Table.open(request.path).at(version=request.version, timestamp=request.timestamp, tag=request.tag)
 
 
-def read_schema(request: ReadRequest) -> "StructType":
-    """The Spark schema of what is asked for."""
+def read_schema(request: ReadRequest) -> "tuple[StructType, int]":
+    """The Spark schema of what is asked for, and the version that it is of."""
     view = view_of(request)
     names = view.schema.names if request.columns is None else request.columns
     for name in names:
         if name not in view.schema.names:
             raise InputError(f"there is no column {name!r}; columns: {', '.join(view.schema.names)}")
-    return spark_schema([view.schema.field(name) for name in names])
+    if len(set(names)) != len(names):
+        raise InputError(f"columns {', '.join(names)}: each of them once")
+    return spark_schema([view.schema.field(name) for name in names]), view.version
 
 
 def share_out(adds: Sequence["AddFile"], bytes_per_task: int) -> list[list["AddFile"]]:
@@ -80,7 +82,7 @@ def share_out(adds: Sequence["AddFile"], bytes_per_task: int) -> list[list["AddF
 
 
 class BatchReader(DataSourceReader):
-    """Reads a table at one version, which was fixed when the reader was made: plan and schema are of one version."""
+    """Reads a table at one version."""
 
     def __init__(self, request: ReadRequest, schema: "StructType") -> None:
         self._request, self._schema = request, schema
@@ -92,6 +94,12 @@ class BatchReader(DataSourceReader):
         from deltaic.table.rows.matching import as_predicate
 
         request, view = self._request, view_of(self._request)
+        for field in self._schema.fields:
+            if field.name not in view.schema.names:
+                raise InputError(
+                    f"version {view.version} of {request.path} has no column {field.name!r}; "
+                    f"columns: {', '.join(view.schema.names)}"
+                )
         adds = view.reader.files_of(as_predicate(request.where))
         if request.limit is not None:
             # One task stops when it has enough; several could not know of each other.
@@ -131,8 +139,7 @@ def _found(
     reader: "RowReader", partition: SplitsPart, names: Sequence[str], predicate: Any, query: str
 ) -> Iterator[Any]:
     """The rows that a search finds, split by split: a filter, without scores."""
-    import pyarrow as pa
-
+    from deltaic.table.rows.choosing import taken
     from deltaic.table.rows.searching import found_rows, searched
     from deltaic.table.split import SplitCache
 
@@ -142,7 +149,7 @@ def _found(
     for add in partition.adds:
         numbers = found.get(add.path)
         if numbers is not None and len(numbers):
-            yield reader.read(add, names).take(pa.array(numbers))
+            yield taken(reader.read(add, names), numbers)
 
 
 def _enough(adds: "Sequence[AddFile]", request: ReadRequest) -> "list[AddFile]":

@@ -5,8 +5,9 @@ a store; what opens it (keys, regions) is looked up where the task runs and is n
 shown in plans and event logs.
 """
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
@@ -27,6 +28,7 @@ _READ = {
     "bytespertask",
     "changes",
     "startingversion",
+    "startingoffset",
     "maxversionspertrigger",
     "maxrowspertrigger",
 }
@@ -35,14 +37,16 @@ _WRITE = {
     "partitionoverwritemode",
     "txnappid",
     "txnversion",
+    "txnresumeafter",
     "note",
+    "user",
     "createtable",
     "partitionby",
     "key",
     "splitbytes",
     "splitrows",
 }
-# Spark's own, which are for others.
+# Spark's own, which are for others; of the checkpoint a sink reads where its sources are.
 _IGNORED = {"checkpointlocation", "queryname", "mergeschema"}
 _SECRETS = ("secret", "token", "password", "access_key", "accesskey", "account_key", "sas", "credential")
 
@@ -66,7 +70,9 @@ class ReadRequest:
     changes: bool = False
     """The change feed: rows before and after, instead of the rows."""
     starting_version: int | None = None
-    """Of a stream: the version after which it starts; without it the rows come first, then the changes."""
+    """Of a stream: the first version whose changes it gives; without it the rows come first, then the changes."""
+    starting_offset: str | None = None
+    """Of a stream: the offset after which it goes on, as `StreamProgress.source_options` gives it."""
     max_versions: int | None = None
     max_rows: int | None = None
 
@@ -78,6 +84,8 @@ class ReadRequest:
         timestamp = given.get("timestamp", given.get("timestampasof"))
         if sum(each is not None for each in (version, timestamp, given.get("tag"))) > 1:
             raise InputError("version, timestamp and tag: one of them says when")
+        if "startingversion" in given and "startingoffset" in given:
+            raise InputError("startingVersion or startingOffset: one of them says where a stream starts")
         return cls(
             _path(given),
             _number(version, "version"),
@@ -90,6 +98,7 @@ class ReadRequest:
             _number(given.get("bytespertask"), "bytesPerTask", least=1) or BYTES_PER_TASK,
             _flag(given.get("changes"), "changes"),
             _number(given.get("startingversion"), "startingVersion"),
+            given.get("startingoffset"),
             _number(given.get("maxversionspertrigger"), "maxVersionsPerTrigger", least=1),
             _number(given.get("maxrowspertrigger"), "maxRowsPerTrigger", least=1),
         )
@@ -104,12 +113,18 @@ class WriteRequest:
     dynamic: bool = False
     application: str | None = None
     number: int | None = None
+    resume_after: int | None = None
+    """Of a stream with a new checkpoint: the application's last number, after which its rows follow."""
     note: str | None = None
+    user: Mapping[str, str] = field(default_factory=dict)
+    """Texts for the history."""
     create: bool = False
     partition_by: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     split_bytes: int | None = None
     split_rows: int | None = None
+    checkpoint: str | None = None
+    """Of a stream: where Spark keeps its progress."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteRequest":
@@ -127,12 +142,15 @@ class WriteRequest:
             mode == "dynamic",
             given.get("txnappid"),
             number,
+            _number(given.get("txnresumeafter"), "txnResumeAfter"),
             given.get("note"),
+            _texts(given.get("user"), "user"),
             _flag(given.get("createtable"), "createTable"),
             () if "partitionby" not in given else _names(given["partitionby"], "partitionBy"),
             () if "key" not in given else _names(given["key"], "key"),
             _number(given.get("splitbytes"), "splitBytes", least=1),
             _number(given.get("splitrows"), "splitRows", least=1),
+            given.get("checkpointlocation"),
         )
 
     @property
@@ -162,7 +180,10 @@ def _path(given: Mapping[str, str]) -> str:
             "no path: spark.read.format('deltaic').load(URL); a catalog table loses its options in Spark 4"
         )
     # DDL makes `file:/x` of a plain path; `file:///x` is what stores call it.
-    return f"file://{path[5:]}" if path.startswith("file:/") and not path.startswith("file://") else path
+    if path.startswith("file:/") and not path.startswith("file://"):
+        return f"file://{path[5:]}"
+    # Said in the driver, where it means something; a task may run in another folder.
+    return path if ":" in path.partition("/")[0] else os.path.abspath(path)
 
 
 def _number(text: Any, name: str, least: int = 0) -> int | None:
@@ -190,3 +211,12 @@ def _names(text: str, name: str) -> tuple[str, ...]:
         except msgspec.DecodeError as error:
             raise InputError(f"option {name}: {error}") from None
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _texts(text: str | None, name: str) -> dict[str, str]:
+    if text is None:
+        return {}
+    try:
+        return msgspec.json.decode(text.encode(), type=dict[str, str])
+    except msgspec.DecodeError as error:
+        raise InputError(f"option {name}: a JSON object of texts is wanted: {error}") from None

@@ -4,6 +4,7 @@ Thin: options are read here, everything else is the table's own columnar code. T
 module `pyspark_deltaic`, in sessions of any kind.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 class DeltaicSource(DataSource):
     """Tables of deltaic in Spark. `path` is the URL; `ReadRequest` and `WriteRequest` have the other options."""
 
+    _version: int | None = None
+
     @classmethod
     def name(cls) -> str:
         """What it is called in `format`."""
@@ -38,7 +41,10 @@ class DeltaicSource(DataSource):
             return changes_schema(request)
         from deltaic.spark.reading import read_schema
 
-        return read_schema(request)
+        # Spark keeps this object and asks it for the rows at the first action: they are of the version that the
+        # schema is of, however many commits come in between.
+        schema, self._version = read_schema(request)
+        return schema
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """A batch read; `.schema(…)` with some of the columns reads only those."""
@@ -47,6 +53,8 @@ class DeltaicSource(DataSource):
         request = ReadRequest.of(self.options)
         if request.changes:
             raise InputError("the change feed is a stream: spark.readStream; in a program there is Table.changes")
+        if self._version is not None:
+            request = replace(request, version=self._version, timestamp=None, tag=None)
         return BatchReader(request, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:

@@ -1,12 +1,13 @@
-"""Batch write: every task writes splits, the driver commits them together.
+"""Writing: every task writes splits, the driver commits them together; batches and streams.
 
 A split is durable before its task reports it, and no version has it before the commit. Spark calls `abort` also after a
-`commit` that raised, even if it landed: so `abort` looks in the log before it removes anything. What a task that died
-left is found by `deltaic table purge`.
+`commit` that raised, even if it landed: so nothing is removed that the log has or may get. What a task that died left
+is found by `deltaic table purge`.
 """
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,27 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from deltaic.errors import DeltaicError, InputError, NotFoundError
-from deltaic.spark.columns import arrow_schema
+from deltaic.errors import CommitConflictError, DeltaicError, InputError, NotFoundError, SchemaError
+from deltaic.spark.columns import arrow_schema, for_table
+from deltaic.spark.progress import (
+    StreamProgress,
+    checkpoint_offsets,
+    configuration_of,
+    next_number,
+    progress_of,
+    query_id_of_task,
+)
 from deltaic.spark.request import WriteRequest
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from deltaic.table.actions import AddFile
+    from deltaic.table.rows.prepared import SplitsWritten
     from deltaic.table.rows.table import Table
+    from deltaic.table.snapshot import Snapshot
+
+GATHERED_ROWS = 131_072
+"""Rows that are checked and handed on together."""
 
 log = logging.getLogger("deltaic.spark")
 
@@ -35,6 +48,10 @@ class WrittenSplits(WriterCommitMessage):
 
     adds: tuple[Any, ...]
     schema_token: str
+    version: int
+    """The table's newest version before the first of them was written: a commit that has them comes after it."""
+    query_id: str | None = None
+    """Of the stream that the task worked for."""
 
 
 def open_table(request: WriteRequest, schema: "StructType | None" = None) -> "Table":
@@ -57,88 +74,94 @@ def open_table(request: WriteRequest, schema: "StructType | None" = None) -> "Ta
     )
 
 
-class _Tasks:
-    """What a task does, for batches and streams alike."""
+def write_rows(request: WriteRequest, batches: Iterator[Any]) -> WrittenSplits:
+    """Write the rows of a task as splits."""
+    from deltaic.table.rows.writing import WriteOptions
 
-    def __init__(self, request: WriteRequest) -> None:
-        self.request = request
-
-    def write(self, rows: Iterator[Any]) -> WrittenSplits:
-        """Write the rows of a task as splits."""
-        from deltaic.table.rows.writing import WriteOptions
-
-        table = open_table(self.request)
-        default = WriteOptions()
-        table.write_options = WriteOptions(
-            split_bytes=self.request.split_bytes or default.split_bytes,
-            split_rows=self.request.split_rows or default.split_rows,
-            threads=1,
-        )
-        written = table.write_splits(rows, within=self.request.replace_where)
-        return WrittenSplits(written.adds, written.token)
-
-    def remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove splits that no version has."""
-        adds = tuple(add for message in messages for add in _adds(message))
-        if not adds:
-            return
-        try:
-            table = open_table(self.request)
-            landed = {add.path for add in _in_log(table, adds)}
-            for add in adds:
-                if add.path not in landed:
-                    store, key = table.files.locate(add.path)
-                    store.delete(key)
-        except DeltaicError as error:
-            # What stays is found by a purge; the error that led here is what the caller must see.
-            log.warning("%d splits of a write that failed may be left: %s", len(adds), error)
+    table = open_table(request)
+    version, columns, default = table.version, table.schema, WriteOptions()
+    table.write_options = WriteOptions(
+        split_bytes=request.split_bytes or default.split_bytes,
+        split_rows=request.split_rows or default.split_rows,
+        threads=1,
+    )
+    gathered = gather(for_table(batch, columns) for batch in batches)
+    written = table.write_splits(gathered, within=request.replace_where)
+    return WrittenSplits(written.adds, written.token, version, query_id_of_task())
 
 
-def _in_log(table: "Table", adds: "Sequence[AddFile]") -> "list[AddFile]":
-    """Those of these splits that any version has, also one that has lost them since."""
-    paths = {add.path for add in adds}
-    found = dict(table.files.snapshot().find(paths))
-    for entry in table.files.changes(_before(table, adds)):
-        found.update({add.path: add for add in entry.added if add.path in paths})
-    return list(found.values())
+def gather(batches: Iterator[Any], rows: int = GATHERED_ROWS) -> Iterator[Any]:
+    """Batches put together: Spark sends 10,000 rows at a time, and every piece is checked and cut by itself."""
+    import pyarrow as pa
+
+    held: list[Any] = []
+    for batch in batches:
+        if held and batch.schema != held[0].schema:
+            yield pa.Table.from_batches(held)
+            held = []
+        held.append(batch)
+        if sum(each.num_rows for each in held) >= rows:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
-def _before(table: "Table", adds: "Sequence[AddFile]") -> int:
-    """The last version from before the first of these splits was written, as far as history goes."""
-    first = min(add.modified_ms for add in adds)
-    for entry in table.files.history():
-        if entry.committed_ms < first - 60_000:
-            return entry.version
-    return min(table.versions())
+def remove_unless_landed(request: WriteRequest, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Remove the splits of a write that is given up, if no version has them."""
+    written = [message for message in messages if isinstance(message, WrittenSplits) and message.adds]
+    if not written:
+        return
+    adds = {add.path: add for message in written for add in message.adds}
+    try:
+        table = open_table(request)
+        landed = _in_log(table, set(adds), min(message.version for message in written))
+        for path in adds.keys() - landed:
+            store, key = table.files.locate(path)
+            store.delete(key)
+    except DeltaicError as error:
+        # What stays is found by a purge; the error that led here is what the caller must see.
+        log.warning("%d splits of a write that failed may be left: %s", len(adds), error)
 
 
-def _adds(message: WriterCommitMessage | None) -> "tuple[AddFile, ...]":
-    return message.adds if isinstance(message, WrittenSplits) else ()
+def _in_log(table: "Table", paths: set[str], before: int) -> set[str]:
+    """Those of these splits that any version after one has, also if it has lost them since."""
+    found = set(table.files.snapshot().find(paths))
+    for entry in table.files.changes(before):
+        found |= {add.path for add in entry.added if add.path in paths}
+    return found
 
 
-def commit(
-    request: WriteRequest,
-    messages: Sequence[WriterCommitMessage | None],
-    *,
-    overwrite: bool,
-    transaction: tuple[str, int] | None,
-    schema: "StructType",
-) -> bool:
-    """Commit what all tasks wrote; False if the transaction is in the table already."""
+def splits_of(messages: Sequence[WriterCommitMessage | None]) -> "SplitsWritten":
+    """What all tasks wrote."""
     from deltaic.table.rows.prepared import SplitsWritten
 
-    table = open_table(request, schema)
-    tokens = {message.schema_token for message in messages if isinstance(message, WrittenSplits)}
+    written = [message for message in messages if isinstance(message, WrittenSplits)]
+    tokens = {message.schema_token for message in written if message.adds}
     if len(tokens) > 1:
-        raise InputError("the table's columns changed while tasks wrote to it; write again")
-    adds = tuple(add for message in messages for add in _adds(message))
-    written = SplitsWritten(adds, next(iter(tokens), ""))
-    terms: dict[str, Any] = {"note": request.note, "transaction": transaction}
-    if not overwrite:
-        done = table.append(written, **terms)
-    else:
-        done = table.overwrite(written, where=request.replace_where, dynamic=request.dynamic, **terms)
-    return not done.repeated
+        raise CommitConflictError("the table's columns changed while tasks wrote to it; write again")
+    return SplitsWritten(tuple(add for message in written for add in message.adds), next(iter(tokens), ""))
+
+
+@contextmanager
+def cleaned_up(request: WriteRequest, messages: Sequence[WriterCommitMessage | None]) -> Iterator[None]:
+    """Remove what was written if the commit inside is refused.
+
+    Only a refusal says for sure that nothing was committed. After any other error a commit may be there, or be still
+    on its way: `abort`, which comes next and in another process, cannot know, so it does not remove what a whole set
+    of tasks wrote.
+    """
+    try:
+        yield
+    except (CommitConflictError, InputError, SchemaError, NotFoundError):
+        remove_unless_landed(request, messages)
+        raise
+
+
+def give_up(request: WriteRequest, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """What `abort` does: Spark calls it when a task failed, and also after a commit that raised."""
+    if any(message is None for message in messages):
+        remove_unless_landed(request, messages)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -147,25 +170,34 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, request: WriteRequest, schema: "StructType", overwrite: bool) -> None:
         if request.kind != "all" and not overwrite:
             raise InputError("replaceWhere and dynamic partitions are for mode('overwrite')")
-        self._tasks, self._schema, self._overwrite = _Tasks(request), schema, overwrite
+        if request.application is not None and request.number is None:
+            raise InputError("txnAppId needs txnVersion, the number by which the table knows what it has already")
+        self._request, self._schema, self._overwrite = request, schema, overwrite
         open_table(request, schema)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of a task."""
-        return self._tasks.write(iterator)
+        return write_rows(self._request, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Make them one version."""
-        request = self._tasks.request
+        request = self._request
         transaction = None
         if request.application is not None and request.number is not None:
             transaction = (request.application, request.number)
-        if not commit(request, messages, overwrite=self._overwrite, transaction=transaction, schema=self._schema):
-            self._tasks.remove(messages)
+        with cleaned_up(request, messages):
+            table, written = open_table(request, self._schema), splits_of(messages)
+            terms: dict[str, Any] = {"note": request.note, "user": request.user, "transaction": transaction}
+            if not self._overwrite:
+                done = table.append(written, **terms)
+            else:
+                done = table.overwrite(written, where=request.replace_where, dynamic=request.dynamic, **terms)
+        if done.repeated:
+            remove_unless_landed(request, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what was written, unless it is in the log."""
-        self._tasks.remove(messages)
+        """Remove what was written, unless it is in the log or may come there."""
+        give_up(self._request, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -177,28 +209,62 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "a stream needs the option txnAppId, a name that stays the same: by it, and the number of a batch, the "
                 "table knows what it has already"
             )
-        self._tasks, self._schema, self._overwrite = _Tasks(request), schema, overwrite
+        if request.kind != "all" or request.number is not None:
+            raise InputError("replaceWhere, dynamic partitions and txnVersion are for batches: use foreachBatch")
+        self._request, self._schema, self._overwrite = request, schema, overwrite
         open_table(request, schema)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of a task."""
-        return self._tasks.write(iterator)
+        return write_rows(self._request, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Make them one version, unless the table has the batch."""
-        request = self._tasks.request
-        assert request.application is not None
-        landed = commit(
-            request,
-            messages,
-            overwrite=self._overwrite,
-            transaction=(request.application, batchId),
-            schema=self._schema,
-        )
+        request = self._request
+        with cleaned_up(request, messages):
+            landed = self._commit(messages, batchId)
         if not landed:
             log.info("batch %d of %s is in the table already", batchId, request.application)
-            self._tasks.remove(messages)
+            remove_unless_landed(request, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what was written, unless it is in the log."""
-        self._tasks.remove(messages)
+        """Remove what was written, unless it is in the log or may come there."""
+        give_up(self._request, messages)
+
+    def _commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> bool:
+        """Commit a batch; False if the table has it."""
+        from deltaic.table.changes import Changes
+
+        request = self._request
+        queries = {message.query_id for message in messages if isinstance(message, WrittenSplits)} - {None}
+        if not queries:
+            # Without tasks there are no rows: nothing that could be lost or come twice.
+            if self._overwrite:
+                open_table(request, self._schema).overwrite(splits_of(messages), note=request.note)
+            return True
+        (query_id,) = queries
+        assert query_id is not None and request.application is not None
+        table, written = open_table(request, self._schema), splits_of(messages)
+        before = progress_of(table.files.snapshot(), request.application)
+        number = next_number(before, request.application, query_id, batch_id, request.resume_after)
+        if number is None:
+            return False
+        offsets = checkpoint_offsets(request.checkpoint, batch_id)
+        progress = StreamProgress(request.application, number, query_id, batch_id, offsets)
+
+        def planned(snapshot: "Snapshot") -> Changes:
+            if progress_of(snapshot, progress.application) != before:
+                raise CommitConflictError(f"another stream writes as {progress.application}; nothing was written")
+            adds = tuple(written.checked(snapshot.metadata))
+            removes = tuple(table.files.removal(add) for add in snapshot.files()) if self._overwrite else ()
+            operation = "overwrite" if self._overwrite else "append"
+            return Changes(operation, adds=adds, removes=removes, configuration=configuration_of(progress))
+
+        done = table.files.commit(
+            planned,
+            replan=True,
+            note=request.note,
+            user=request.user,
+            transaction=(progress.application, progress.number),
+        )
+        return not done.repeated

@@ -68,7 +68,8 @@ def write_delta_section(
         output.varint(last)
         here = added if not mask else added[added & mask == number]
         gone = removed if not mask else removed[removed & mask == number]
-        write_ordinal_lists(output, gone >> shift, here >> shift)
+        # One shard's ordinals are their own: a million of them need no copy.
+        write_ordinal_lists(output, gone >> shift if shift else gone, here >> shift if shift else here)
         write_shard_body(output, content, number, GivenSlots(here.astype(np.int32)), padded=False)
 
 

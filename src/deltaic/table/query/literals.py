@@ -65,7 +65,7 @@ def value_of(target: Target, value: Any) -> Any:
         return low
     wrong = NoValue(f"{_cut(repr(value))} is a {type(value).__name__}; {target.described}")
     if kind in ("string", "text"):
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not is_text(value):
             raise wrong
         return value
     if kind == "boolean":
@@ -103,6 +103,17 @@ def value_of(target: Target, value: Any) -> Any:
         return value
     exact = Fraction(value)
     return exact * 10**target.type.scale if kind == "decimal" else exact
+
+
+def is_text(text: str) -> bool:
+    """Whether UTF-8 can hold a text; a lone surrogate it cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def whole_bounds(

@@ -19,10 +19,11 @@ from deltaic.table.query.bound import (
     Spaced,
     Weighted,
     either,
+    with_sets,
 )
 from deltaic.table.query.columns import SearchColumns, Target, UnknownColumn
 from deltaic.table.query.limits import DEFAULT_QUERY_LIMITS, QueryLimits
-from deltaic.table.query.literals import NoValue, limits_of, span_of, whole_bounds
+from deltaic.table.query.literals import NoValue, is_text, limits_of, span_of, whole_bounds
 from deltaic.table.query.syntax_error import QuerySyntaxError
 from deltaic.table.query.tree import (
     Boolean,
@@ -81,9 +82,11 @@ class _Resolver:
         if isinstance(tree, Boolean):
             if not tree.clauses:
                 return Never("there are no clauses")
-            return Group(tuple((clause.occur, self.bound(clause.part, depth + 1)) for clause in tree.clauses))
+            return Group(with_sets([(clause.occur, self.bound(clause.part, depth + 1)) for clause in tree.clauses]))
         if isinstance(tree, Everything):
             return Always()
+        if not all(is_text(text) for text in _texts_of(tree)):
+            self._fail("a lone surrogate is no text: neither rows nor indexes can hold it", tree)
         if isinstance(tree, Exists):
             return self._counted(Present(self._target(tree.field, tree)), tree)
         if tree.field is not None:
@@ -261,16 +264,25 @@ def _json_range(tree: Range, target: Target) -> Bound:
 
 def tokens_of(target: Target, text: str) -> tuple[tuple[int, str], ...]:
     """The words of a text as the index of a column has them, each with its distance from the first."""
-    name = target.tokenizer or "raw"
-    try:
-        tokens = analyzer(name).pre_tokenize(text).tokens
-    except (ValueError, TypeError, UnicodeError):
-        # Text that UTF-8 cannot hold, a lone surrogate, is in no index.
-        return ()
+    tokens = analyzer(target.tokenizer or "raw").pre_tokenize(text).tokens
     if not tokens:
         return ()
     first = tokens[0].position
     return tuple((token.position - first, token.text) for token in tokens)
+
+
+def _texts_of(tree: Leaf) -> list[str]:
+    """Everything that a leaf says in letters."""
+    found = [] if isinstance(tree, Everything) or tree.field is None else [tree.field]
+    if isinstance(tree, Word | Phrase | Prefix | Fuzzy):
+        found.append(tree.text)
+    elif isinstance(tree, Wildcard):
+        found += [piece for piece in tree.pieces if isinstance(piece, str)]
+    elif isinstance(tree, OneOf):
+        found += tree.values
+    elif isinstance(tree, Range):
+        found += [bound for bound in (tree.low, tree.high) if bound is not None]
+    return found
 
 
 def _cased(target: Target, text: str) -> str:

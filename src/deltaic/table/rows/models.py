@@ -1,4 +1,4 @@
-"""The columns of a table from a model: those that a state of it gives back, so that no type is lost on the way."""
+"""The columns of a table from a model: those that a state of the model gives back, so that no type is lost."""
 
 import io
 from typing import Any
@@ -16,18 +16,45 @@ from deltaic.state.write import WriteState
 def model_schema(model: Model | type) -> tuple[Any, tuple[str, ...]]:
     """The Arrow schema of the rows of a model's one root, and the columns of its primary key."""
     chosen = model if isinstance(model, Model) else Model.of(model)
-    if len(chosen.roots) != 1:
-        raise InputError(f"a table holds the rows of one type, the model has {', '.join(chosen.roots)}")
-    (root,) = chosen.roots
-    state = WriteState(chosen.schemas)
-    if tag := chosen.types_tag():
+    root = root_type(chosen)
+    return table_columns(chosen, root), key_columns(chosen, root)
+
+
+def root_type(model: Model, wanted: str | None = None) -> str:
+    """The type whose records are the rows of a table.
+
+    Raises:
+        InputError: there are several, and none is named; or the named one is no OBJECT.
+    """
+    name = wanted if wanted is not None else model.roots[0]
+    if wanted is None and len(model.roots) > 1:
+        raise InputError(f"a table holds the rows of one type: name one of {', '.join(model.roots)}")
+    if not isinstance(model.schemas.get(name), ObjectSchema):
+        raise InputError(f"type {name} is no OBJECT type of the model: its records cannot be rows")
+    return name
+
+
+def table_columns(model: Model, root: str) -> Any:
+    """The Arrow schema of the rows of a type (`pyarrow.Schema`)."""
+    state = WriteState(model.schemas)
+    if tag := model.types_tag():
         state.header_tags[TYPES_TAG] = tag
     state.prepare()
     snapshot = io.BytesIO()
     state.write_snapshot(snapshot)
-    schema = pa.RecordBatchReader.from_stream(ReadState.load(snapshot.getvalue())[root].to_arrow()).schema
-    found = chosen.schemas[root]
-    assert isinstance(found, ObjectSchema)
-    key = tuple(path.split(".")[0].rstrip("!") for path in found.primary_key or ())
-    nested = any(name not in schema.names or pa.types.is_nested(schema.field(name).type) for name in key)
-    return schema, () if nested else key
+    return pa.RecordBatchReader.from_stream(ReadState.load(snapshot.getvalue())[root].to_arrow()).schema
+
+
+def key_columns(model: Model, root: str) -> tuple[str, ...]:
+    """The columns of the primary key; none if the type has no key, or one that looks inside a column."""
+    schema = model.schemas.object_schema(root)
+    columns = []
+    for path in schema.primary_key or ():
+        name, *below = path.rstrip("!").split(".")
+        if below and below != ["value"]:
+            return ()
+        referenced = schema.fields[schema.position(name)].referenced
+        if referenced is not None and model.boxed_field(referenced) is None:
+            return ()
+        columns.append(name)
+    return tuple(columns)

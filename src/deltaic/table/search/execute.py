@@ -76,6 +76,7 @@ class Execution:
         self._joined, self._limits, self.deadline = joined, limits, deadline
         self._lowered: dict[int, Any] = {}
         self.from_rows: list[BoundLeaf] = []
+        self._known: set[int] = set()
         self.way = ""
 
     @cached_property
@@ -326,7 +327,8 @@ class Execution:
         if isinstance(leaf, Always | Never):
             return np.full(split.num_rows, isinstance(leaf, Always), np.bool_)
         self.deadline.check(f"while rows were asked about {leaf.target.name}")
-        if leaf not in self.from_rows and not leaf.target.column.partition:
+        if id(leaf) not in self._known and not leaf.target.column.partition:
+            self._known.add(id(leaf))
             self.from_rows.append(leaf)
         return split.mask(leaf, leaf.target)
 

@@ -34,7 +34,7 @@ from deltaic.table.query.resolve import WHOLE_KINDS
 from deltaic.table.query.syntax_error import QuerySyntaxError
 from deltaic.table.query.tree import Gap, Occur
 from deltaic.table.search.joined import JoinedIndex
-from deltaic.table.search.rows import glob_match, pattern_regex
+from deltaic.table.search.patterns import glob, pattern_regex
 from deltaic.table.split.documents import index_value
 from deltaic.table.split.engine import engine, guarded
 from deltaic.table.split.mapping import MAX_TERM_BYTES, PRESENT_FIELD, SPLIT_FIELD, IndexedColumn, exact_term
@@ -129,8 +129,6 @@ class Lowering:
         if index.kind == "string" and self.longest(target) > MAX_TERM_BYTES:
             return None
         if isinstance(leaf, Near):
-            if _is_lone(leaf.text):
-                return made.empty_query()
             return made.fuzzy_term_query(schema, index.field, leaf.text, leaf.distance, True, False)
         assert isinstance(leaf, Pattern)
         return self._pattern(leaf, index)
@@ -146,10 +144,8 @@ class Lowering:
     def _equal(self, leaf: Equal, target: Target, index: IndexedColumn) -> Any | None:
         if index.kind == "text":
             return None
-        values = [found for value in leaf.values if (found := _index_value(index, target, value)) is not None]
+        values = [_index_value(index, target, value) for value in leaf.values]
         made, schema = engine().Query, self.joined.schema
-        if not values:
-            return made.empty_query()
         if index.indexed:
             if len(values) == 1:
                 return made.term_query(schema, index.field, values[0], "basic")
@@ -181,8 +177,6 @@ class Lowering:
 
     def _pattern(self, leaf: Pattern, index: IndexedColumn) -> Any | None:
         made, schema = engine().Query, self.joined.schema
-        if any(_is_lone(piece) for piece in leaf.pieces if isinstance(piece, str)):
-            return made.empty_query()
         try:
             return made.regex_query(schema, index.field, pattern_regex(leaf.pieces))
         except ValueError as error:
@@ -202,7 +196,8 @@ class Lowering:
         terms = self.joined.searcher.terms_with_prefix(index.field, prefix, limit=most + 1)
         if len(terms) > most:
             return None
-        return [term for term, _ in terms if glob_match(leaf.pieces, term)]
+        formed = glob(leaf.pieces)
+        return [term for term, _ in terms if formed(term)]
 
     def _in_json(self, leaf: BoundLeaf, target: Target, index: IndexedColumn) -> Any | None:
         """Terms at a path, where what the index has of a value is plain."""
@@ -219,7 +214,7 @@ class Lowering:
         terms = []
         for value in leaf.values:
             if isinstance(value, str):
-                if index.tokenizer != "raw" or _LIKE_A_TIME.match(value) or _is_lone(value):
+                if index.tokenizer != "raw" or _LIKE_A_TIME.match(value):
                     return None
                 value = exact_term(value)
             elif isinstance(value, float) or not -(2**63) <= value < 2**63:
@@ -233,23 +228,16 @@ def _tokens(leaf: InText | Spaced) -> tuple[tuple[int, str], ...]:
 
 
 def _index_value(index: IndexedColumn, target: Target, value: Any) -> Any:
-    """A value in the form that the field has; None if it can be in no row."""
+    """A value in the form that the field has."""
     if index.kind == "ip":
         address = ipaddress.IPv6Address(value)
         return str(address.ipv4_mapped or address)
     if index.kind == "decimal":
         with decimal.localcontext(prec=100):
             return index_value(index, decimal.Decimal(value).scaleb(-target.type.scale))
-    if isinstance(value, str) and _is_lone(value):
-        return None
     if target.kind in WHOLE_KINDS:
         return value
     return index_value(index, value)
-
-
-def _is_lone(text: str) -> bool:
-    """Whether a text has a lone surrogate, which no UTF-8 and so no index holds."""
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _occurs() -> dict[Occur, Any]:

@@ -7,7 +7,6 @@ import decimal
 import ipaddress
 import json
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +18,9 @@ from numpy.typing import NDArray
 from deltaic.table.query.bound import Between, BoundLeaf, Equal, InText, Near, Pattern, Present, Spaced
 from deltaic.table.query.columns import Target
 from deltaic.table.query.resolve import tokens_of
-from deltaic.table.query.tree import Gap
 from deltaic.table.search.arrays import arrow_array
 from deltaic.table.search.edits import within_distance
+from deltaic.table.search.patterns import glob, pattern_regex
 from deltaic.table.split.mapping import element_type, is_list
 
 Mask = NDArray[np.bool_]
@@ -97,26 +96,16 @@ def _values_mask(leaf: BoundLeaf, target: Target, values: pa.Array) -> Mask:
     elif isinstance(leaf, Between):
         found = _between(target, array, leaf)
     elif isinstance(leaf, Pattern):
-        found = pc.match_substring_regex(array, rf"\A(?s:{pattern_regex(leaf.pieces)})\z")
+        try:
+            found = pc.match_substring_regex(array, rf"\A(?s:{pattern_regex(leaf.pieces)})\z")
+        except pa.ArrowInvalid:
+            # Too large for RE2.
+            return _tested(array, glob(leaf.pieces))
     elif isinstance(leaf, Near):
         return _tested(array, lambda text: within_distance(text, leaf.text, leaf.distance))
     else:
         raise AssertionError(leaf)
     return _as_mask(found)
-
-
-def pattern_regex(pieces: tuple[str | Gap, ...]) -> str:
-    """A pattern as a regular expression, of the engine and of RE2 alike."""
-    gaps = {Gap.ANY: "(?s:.)*", Gap.ONE: "(?s:.)"}
-    return "".join(gaps[piece] if isinstance(piece, Gap) else _literal(piece) for piece in pieces)
-
-
-def _literal(text: str) -> str:
-    return re.sub(r"([^\w\s]|[\s#])", lambda found: _escaped(found[1]), text)
-
-
-def _escaped(letter: str) -> str:
-    return f"\\{letter}" if letter in r"\.+*?()|[]{}^$" else letter
 
 
 def _equal(target: Target, array: pa.Array, values: tuple[Any, ...]) -> pa.Array:
@@ -191,13 +180,14 @@ def _address_test(leaf: BoundLeaf) -> Callable[[Any], bool]:
 
 def _words_test(leaf: BoundLeaf, target: Target) -> Callable[[Any], bool]:
     """The clause asked of the words of a text."""
+    formed = glob(leaf.pieces) if isinstance(leaf, Pattern) else None
 
     def test(text: str) -> bool:
         tokens = tokens_of(target, text)
         if isinstance(leaf, Equal):
             return False
-        if isinstance(leaf, Pattern):
-            return any(glob_match(leaf.pieces, word) for _, word in tokens)
+        if formed is not None:
+            return any(formed(word) for _, word in tokens)
         if isinstance(leaf, Near):
             return any(within_distance(word, leaf.text, leaf.distance) for _, word in tokens)
         assert isinstance(leaf, InText | Spaced)
@@ -215,6 +205,7 @@ def _words_test(leaf: BoundLeaf, target: Target) -> Callable[[Any], bool]:
 def _json_test(leaf: BoundLeaf, target: Target) -> Callable[[Any], bool]:
     """The clause asked of a leaf of JSON, which comes as JSON text."""
     words = _words_test(leaf, target) if target.tokenizer is not None else None
+    formed = glob(leaf.pieces) if isinstance(leaf, Pattern) else None
 
     def test(encoded: str) -> bool:
         value = json.loads(encoded)
@@ -229,8 +220,8 @@ def _json_test(leaf: BoundLeaf, target: Target) -> Callable[[Any], bool]:
             return False
         if words is not None:
             return words(value)
-        if isinstance(leaf, Pattern):
-            return glob_match(leaf.pieces, value)
+        if formed is not None:
+            return formed(value)
         assert isinstance(leaf, Near)
         return within_distance(value, leaf.text, leaf.distance)
 
@@ -251,27 +242,6 @@ def _ordered_alike(value: Any, bound: Any) -> bool:
     if isinstance(bound, str):
         return isinstance(value, str)
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def glob_match(pieces: tuple[str | Gap, ...], text: str) -> bool:
-    """Whether a text has the form of a pattern, in time linear in both."""
-    signs: list[str | Gap] = []
-    for piece in pieces:
-        signs += [piece] if isinstance(piece, Gap) else list(piece)
-    here = there = 0
-    star = mark = -1
-    while there < len(text):
-        if here < len(signs) and signs[here] is not Gap.ANY and signs[here] in (Gap.ONE, text[there]):
-            here, there = here + 1, there + 1
-        elif here < len(signs) and signs[here] is Gap.ANY:
-            star, mark, here = here, there, here + 1
-        elif star >= 0:
-            # The last star takes one more letter.
-            mark += 1
-            here, there = star + 1, mark
-        else:
-            return False
-    return all(sign is Gap.ANY for sign in signs[here:])
 
 
 def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:

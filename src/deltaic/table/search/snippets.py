@@ -8,7 +8,7 @@ from deltaic.table.query.bound import Bound, Group, InText, Near, Pattern, Space
 from deltaic.table.query.columns import Target
 from deltaic.table.query.tree import Occur
 from deltaic.table.search.edits import within_distance
-from deltaic.table.search.rows import glob_match
+from deltaic.table.search.patterns import glob
 from deltaic.table.split.tokenizers import analyzer
 
 _MAX_TEXT_CHARS = 1_000_000
@@ -83,8 +83,7 @@ class Highlighter:
                 self._words.update(word for phrase in phrases for _, word in phrase.tokens)
         elif isinstance(part, Pattern):
             if part.target == target:
-                pieces = part.pieces
-                self._tests.append(lambda word: glob_match(pieces, word))
+                self._tests.append(glob(part.pieces))
         elif isinstance(part, Near) and part.target == target:
             text, distance = part.text, part.distance
             self._tests.append(lambda word: within_distance(word, text, distance))

@@ -12,8 +12,7 @@ from deltaic.table.query import QueryLimits, QuerySyntaxError
 from deltaic.table.query.tree import Phrase, Word, all_of, none_of
 from deltaic.table.search import SearchedSplit, Searcher, SnippetOptions, count, sum_
 from deltaic.table.split import ColumnIndex, DocMapping
-
-from .making import FILMS, MAPPING, OPTIONS, films, ids, searched_splits, texts
+from tests.unit.table.search.making import FILMS, MAPPING, OPTIONS, films, ids, searched_splits, texts
 
 pytest.importorskip("tantivy")
 
