@@ -26,6 +26,7 @@ TOP_LEVEL = {
     "chain": ("follow", "status", "pin", "unpin", "promote", "withdraw", "verify"),
     "lookup": ("get", "find", "history", "diff", "stats", "export"),
     "generate": ("generate",),
+    "run": ("run",),
 }
 """The modules whose commands stand beside the groups, and those commands."""
 

@@ -68,12 +68,17 @@ def create(
 
 @app.command("refresh")
 def refresh(
-    url: _Url, source: _Moved = None, delta_version: _Delta = None, note: _Note = None, as_json: _Json = False
+    url: _Url,
+    source: _Moved = None,
+    delta_version: _Delta = None,
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="The folder may have no files any more.")] = False,
+    note: _Note = None,
+    as_json: _Json = False,
 ) -> None:
     """Index what is new or changed in the source and drop what is gone, in one version."""
     from deltaic.table.companion import Companion
 
-    done = Companion.open(url, source=source).refresh(version=delta_version, note=note)
+    done = Companion.open(url, source=source).refresh(version=delta_version, note=note, allow_empty=allow_empty)
     print(json.dumps(done.to_dict()) if as_json else _told(done))
 
 

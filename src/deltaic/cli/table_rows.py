@@ -132,8 +132,8 @@ def search(
     tag: _Tag = None,
     as_json: _Json = False,
 ) -> None:
-    """Print the rows that match a query, best first."""
-    view = open_rows(url).at(version=version, timestamp=timestamp, tag=tag)
+    """Print the rows that match a query, best first; of a table or of a companion."""
+    view = _searched(url, version=version, timestamp=timestamp, tag=tag)
     found = view.search(query, where=where, k=limit or None, columns=column, snippets=snippet or (), total=True)
     if explain:
         print(json.dumps(asdict(found.explain)) if as_json else found.explain)
@@ -249,6 +249,20 @@ def open_rows(url: str) -> "Table":
     from deltaic.table.rows import Table
 
     return Table.open(url)
+
+
+def _searched(url: str, **at: Any) -> Any:
+    """A version of a table, or a companion, which has only the newest."""
+    try:
+        return open_rows(url).at(**at)
+    except InputError as error:
+        if error.code != "Companion":
+            raise
+    if any(value is not None for value in at.values()):
+        raise InputError("a companion is searched as it is: it has no version, timestamp or tag to go back to")
+    from deltaic.table.companion import Companion
+
+    return Companion.open(url)
 
 
 def _schema_of(columns: list[str]) -> str:

@@ -95,8 +95,8 @@ class Producer:
         header_file: write a header file for every version, too.
         schema_append: whether and how deltas carry fields that are new in the model; by default they do, with their
             definitions.
-        text_index: types, and how which of their columns are indexed: every version then carries an index of its own, in
-            which consumers search. A dataset with a table needs none.
+        text_index: types, and how which of their columns are indexed: every version then carries an index of its own,
+            in which consumers search. A dataset with a table needs none.
         attachments: make other files for every version.
         holder: the name under which the lease is held; must be unique.
         lease_seconds: how long the lease holds without being renewed.

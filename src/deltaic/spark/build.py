@@ -17,9 +17,11 @@ from deltaic.producer.report import Cycle
 from deltaic.spark.build_choice import EngineChoice, EngineName, choose_engine, publish_embedded
 from deltaic.spark.build_engine import Sizes, SparkEngine
 from deltaic.spark.build_jobs import Progress, SparkJobs, context_of
+from deltaic.spark.build_scratch import Place
 from deltaic.spark.build_sources import FileSplit, Input, Sources, Split
 from deltaic.spark.build_types import levels_of
 from deltaic.storage.local import LocalStore
+from deltaic.storage.remote import RemoteStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +115,7 @@ def _build(
     sizes: Sizes,
 ) -> Cycle:
     jobs = SparkJobs(spark, tasks or parallelism(spark), progress)
-    built = SparkEngine(jobs, rows, _shared_url(producer), scratch_url=scratch, sizes=sizes, removed=removed)
+    built = SparkEngine(jobs, rows, _shared(producer), scratch_url=scratch, sizes=sizes, removed=removed)
     cycle = producer.build(built, note=note)
     log.info("%d jobs, %d bytes came back to the driver", jobs.jobs, jobs.received_bytes)
     return cycle
@@ -127,10 +129,12 @@ def parallelism(spark: "SparkSession") -> int:
     return max(1, int(spark.conf.get("spark.default.parallelism", "2") or 2))
 
 
-def _shared_url(producer: Producer) -> str:
+def _shared(producer: Producer) -> Place:
+    """The producer's store in the form in which it travels to tasks."""
     store = producer.store
     if isinstance(store, LocalStore):
         return str(store.folder.absolute())
     if store.url.startswith("memory:"):
         raise InputError(f"{store.url} is in the memory of this process: tasks on Spark cannot see it", "Store")
-    return store.url
+    # An object store travels without its credentials and with the rest (endpoint, region); a plug-in's by its URL.
+    return store if isinstance(store, RemoteStore) else store.url

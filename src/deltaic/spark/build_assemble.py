@@ -7,11 +7,10 @@ from typing import ClassVar
 import msgspec
 
 from deltaic.producer.stage import STAGING
-from deltaic.spark.build_scratch import Scratch
+from deltaic.spark.build_scratch import Place, Scratch, open_place
 from deltaic.storage.checksum import Checksum
 from deltaic.storage.decompress import iter_compressed
 from deltaic.storage.packing import Packing
-from deltaic.storage.urls import open_store
 
 _CHUNK_BYTES = 4 << 20
 
@@ -39,7 +38,7 @@ class Assemble:
 
     Result: ClassVar[type] = Assembled
 
-    chain_url: str
+    chain: Place
     cycle_id: str
     name: str
     pieces: tuple[bytes | Stretch, ...]
@@ -61,9 +60,9 @@ class Assemble:
         plain, stored = Checksum(), Checksum()
         chunks = _counted(self._chunks(), plain)
         if self.packing is None:
-            open_store(self.chain_url).put_chunks(self.key, chunks)
+            open_place(self.chain).put_chunks(self.key, chunks)
             return Assembled(plain.size_bytes, plain.text(), plain.size_bytes)
-        open_store(self.chain_url).put_chunks(self.key, _counted(iter_compressed(chunks, self.packing), stored))
+        open_place(self.chain).put_chunks(self.key, _counted(iter_compressed(chunks, self.packing), stored))
         return Assembled(stored.size_bytes, stored.text(), plain.size_bytes)
 
     def _chunks(self) -> Iterator[bytes]:

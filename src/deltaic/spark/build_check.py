@@ -22,13 +22,12 @@ from deltaic.schema.paths import resolve_path
 from deltaic.schema.schemas import SchemaSet
 from deltaic.schema.types import ObjectSchema
 from deltaic.spark.build_restore import load_types
-from deltaic.spark.build_scratch import Part, Scratch
+from deltaic.spark.build_scratch import Part, Place, Scratch, open_place
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.columns import FixedColumn
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
 from deltaic.storage.chain import BlobKind
-from deltaic.storage.urls import open_store
 from deltaic.wire.append import AppendMode
 from deltaic.wire.tag_order import TagMap
 
@@ -48,7 +47,7 @@ class CheckType:
 
     Result: ClassVar[type] = Checked
 
-    chain_url: str
+    chain: Place
     staged: tuple[tuple[BlobKind, StagedBlob], ...]
     base: Base | None
     model: Model
@@ -63,7 +62,7 @@ class CheckType:
 
     def run(self) -> Checked:
         """Do it."""
-        store = open_store(self.chain_url)
+        store = open_place(self.chain)
         names = key_closure(self.model.schemas, self.type_name)
         blobs: dict[BlobKind, ReadableBlob] = dict(self.staged)
         previous = None
@@ -130,7 +129,7 @@ class Validate:
 
     Result: ClassVar[type] = Validated
 
-    chain_url: str
+    chain: Place
     staged: tuple[tuple[BlobKind, StagedBlob], ...]
     base: Base | None
     model: Model
@@ -141,7 +140,7 @@ class Validate:
 
     def run(self) -> Validated:
         """Do it."""
-        store, staged = open_store(self.chain_url), dict(self.staged)
+        store, staged = open_place(self.chain), dict(self.staged)
         previous: ReadState | None = None
         if self.base is not None:
             previous, _ = load_types(store, self.base.steps, None, self.limits)

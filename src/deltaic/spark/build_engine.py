@@ -39,7 +39,7 @@ from deltaic.spark.build_pack import Pack, Packed
 from deltaic.spark.build_restore import Restore, Restored
 from deltaic.spark.build_route import Route
 from deltaic.spark.build_runs import splitters
-from deltaic.spark.build_scratch import Scratch
+from deltaic.spark.build_scratch import Place, Scratch, open_place
 from deltaic.spark.build_sources import Input, grouped
 from deltaic.spark.build_translate import Translate
 from deltaic.spark.build_types import TypeBuild, groups_of, levels_of
@@ -49,7 +49,6 @@ from deltaic.state.read import ReadState
 from deltaic.state.type_data import TypeData
 from deltaic.storage.announced import Artifact
 from deltaic.storage.chain import BlobKind
-from deltaic.storage.urls import open_store
 from deltaic.wire.append_write import EncodedSection
 from deltaic.wire.write_header import Envelope
 from deltaic.wire.write_layout import ObjectLayout
@@ -80,7 +79,7 @@ class SparkEngine:
     Args:
         jobs: where tasks run.
         rows: what the version holds; or, of an incremental build, the rows that are new or changed.
-        chain_url: the folder of the chain; every task opens it itself.
+        chain: the folder of the chain; every task opens it itself.
         scratch_url: where tasks leave what they have for each other; the staging folder of the chain if None.
         sizes: when work is split.
         removed: makes the build incremental: rows, or their keys, that were there and are no more. Everything else
@@ -91,16 +90,16 @@ class SparkEngine:
         self,
         jobs: Jobs,
         rows: Input,
-        chain_url: str,
+        chain: Place,
         *,
         scratch_url: str | None = None,
         sizes: Sizes = Sizes(),  # noqa: B008 - frozen
         removed: Input | None = None,
     ) -> None:
         self.jobs = jobs
-        self._rows, self._chain_url, self._tasks, self._sizes = rows, chain_url, jobs.tasks, sizes
+        self._rows, self._chain, self._tasks, self._sizes = rows, chain, jobs.tasks, sizes
         folder = f"build-{secrets.token_hex(8)}"
-        self._scratch = Scratch(scratch_url or chain_url, folder if scratch_url else f"{STAGING}/{folder}")
+        self._scratch = Scratch(scratch_url or chain, folder if scratch_url else f"{STAGING}/{folder}")
         self._cut = 0 if jobs.tasks == 1 else sizes.sorted_rows
         self._removed = removed
         self._types: dict[str, TypeBuild] = {}
@@ -170,7 +169,7 @@ class SparkEngine:
         rules = self._known_rules()
         calls = [
             Assemble(
-                self._chain_url,
+                self._chain,
                 cycle_id,
                 str(plan.name),
                 (plan.header, *self._pieces(kind, packed)),
@@ -202,7 +201,7 @@ class SparkEngine:
         to_check = tuple((kind, blob) for kind, blob in staged.items() if kind is not BlobKind.HEADER)
         calls = [
             CheckType(
-                self._chain_url,
+                self._chain,
                 to_check,
                 self._base,
                 rules.model,
@@ -231,7 +230,7 @@ class SparkEngine:
             return ()
         rules = self._known_rules()
         call = Validate(
-            self._chain_url,
+            self._chain,
             tuple(staged.items()),
             self._base,
             rules.model,
@@ -295,7 +294,7 @@ class SparkEngine:
             previous = _recordless([each.restored[0] for each in self._types.values()])
         if self._base is not None and self._removed is not None:
             keys_found = tuple((name, each.keys) for name, each in tasks if each.keys is not None)
-            keep = Keep(self._chain_url, self._base.steps, rules.model, keys_found, rules.limits, self._scratch)
+            keep = Keep(self._chain, self._base.steps, rules.model, keys_found, rules.limits, self._scratch)
             (kept,) = self.jobs.run("keep", [keep])
             for name, part in kept.types.items():
                 self._types[name].kept = part
@@ -309,12 +308,12 @@ class SparkEngine:
 
     def _restores(self, base: Base) -> Iterator[Restore]:
         rules = self._known_rules()
-        size = open_store(self._chain_url).head(str(base.steps[0])).size_bytes
+        size = open_place(self._chain).head(str(base.steps[0])).size_bytes
         pieces = self._tasks if size >= self._sizes.restore_bytes else 1
         for schema in rules.model.schemas:
             for piece in range(pieces):
                 yield Restore(
-                    self._chain_url,
+                    self._chain,
                     base.steps,
                     schema,
                     rules.limits,

@@ -19,11 +19,10 @@ from deltaic.schema.model import Model
 from deltaic.schema.paths import resolve_path
 from deltaic.schema.types import ObjectSchema
 from deltaic.spark.build_restore import load_types
-from deltaic.spark.build_scratch import Part, Scratch
+from deltaic.spark.build_scratch import Part, Place, Scratch, open_place
 from deltaic.spark.build_sources import Split
 from deltaic.state.bitset import EMPTY
 from deltaic.storage.chain import BlobName
-from deltaic.storage.urls import open_store
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -38,7 +37,7 @@ class Keep:
 
     Result: ClassVar[type] = Kept
 
-    chain_url: str
+    chain: Place
     steps: tuple[BlobName, ...]
     model: Model
     keys: tuple[tuple[str, Part], ...]
@@ -49,7 +48,7 @@ class Keep:
 
     def run(self) -> Kept:
         """Do it."""
-        state, _ = load_types(open_store(self.chain_url), self.steps, None, self.limits)
+        state, _ = load_types(open_place(self.chain), self.steps, None, self.limits)
         rows: dict[str, list[RowSource]] = {}
         for type_name, part in self.keys:
             rows.setdefault(type_name, []).append(ArrowRows(type_name, read_keys(self.scratch, part)))

@@ -17,7 +17,7 @@ from deltaic.producer.reading import read_stored
 from deltaic.schema.binary import write_schema
 from deltaic.schema.types import MapSchema, Schema, SetSchema
 from deltaic.spark.build_runs import Records, Run, write_run
-from deltaic.spark.build_scratch import Part, Scratch
+from deltaic.spark.build_scratch import Part, Place, Scratch, open_place
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.filter import Filter
 from deltaic.state.project import renamed_type
@@ -27,7 +27,6 @@ from deltaic.state.source import opened
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.chain import BlobName
 from deltaic.storage.store import Store
-from deltaic.storage.urls import open_store
 from deltaic.wire.append import AppendMode
 from deltaic.wire.header import read_header
 
@@ -59,7 +58,7 @@ class Restore:
 
     Result: ClassVar[type] = Restored
 
-    chain_url: str
+    chain: Place
     steps: tuple[BlobName, ...]
     schema: Schema
     limits: Limits
@@ -73,7 +72,7 @@ class Restore:
 
     def run(self) -> Restored:
         """Do it."""
-        store = open_store(self.chain_url)
+        store = open_place(self.chain)
         state, schemas = load_types(store, self.steps, (self.schema.name,), self.limits)
         header = (state.tag, dict(state.header_tags), schemas)
         data = state.types.get(self.schema.name)

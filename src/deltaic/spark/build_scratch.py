@@ -27,6 +27,15 @@ from deltaic.storage.urls import open_store
 _ALIGNED = 8
 
 
+Place = str | Store
+"""A store as it travels to tasks: a URL or path, or an object store, whose pickle leaves its credentials behind."""
+
+
+def open_place(place: Place) -> Store:
+    """The store, with the credentials that this process finds in its environment or has by its role."""
+    return open_store(place) if isinstance(place, str) else place
+
+
 class Part(msgspec.Struct, frozen=True, array_like=True):
     """An array in a file of the scratch folder."""
 
@@ -47,17 +56,17 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True)
 class Scratch:
-    """A folder of a store, named by its URL: tasks open it themselves, with credentials of their own."""
+    """A folder of a store; tasks open it themselves, with credentials of their own."""
 
-    url: str
+    place: Place
     folder: str
 
     @cached_property
     def _store(self) -> Store:
-        return open_store(self.url)
+        return open_place(self.place)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Scratch, (self.url, self.folder)
+        return Scratch, (self.place, self.folder)
 
     def write(self, *arrays: NDArray[Any]) -> list[Part]:
         """Write arrays into a new file."""

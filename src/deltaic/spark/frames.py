@@ -11,6 +11,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltaic.errors import InputError
+from deltaic.spark.session import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +47,7 @@ def read(
         query: a search; it filters, scores are not told.
         limit: so many rows at most.
     """
+    activate(spark)
     options: dict[str, str] = {}
     if isinstance(timestamp, datetime):
         timestamp = (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).isoformat()
@@ -92,6 +94,7 @@ def write(
     """
     if mode not in ("append", "overwrite"):
         raise InputError(f"mode {mode!r}: 'append' or 'overwrite'")
+    activate(frame.sparkSession)
     options: dict[str, Any] = {"createTable": str(create).lower()}
     if where is not None:
         options["replaceWhere"] = _text(where)

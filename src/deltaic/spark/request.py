@@ -38,6 +38,7 @@ _WRITE = {
     "txnappid",
     "txnversion",
     "txnresumeafter",
+    "txnprogress",
     "note",
     "user",
     "createtable",
@@ -115,6 +116,8 @@ class WriteRequest:
     number: int | None = None
     resume_after: int | None = None
     """Of a stream with a new checkpoint: the application's last number, after which its rows follow."""
+    progress: str | None = None
+    """Of a batch: what the table keeps of the application, as `progress.configuration_of` says it."""
     note: str | None = None
     user: Mapping[str, str] = field(default_factory=dict)
     """Texts for the history."""
@@ -143,6 +146,7 @@ class WriteRequest:
             given.get("txnappid"),
             number,
             _number(given.get("txnresumeafter"), "txnResumeAfter"),
+            given.get("txnprogress"),
             given.get("note"),
             _texts(given.get("user"), "user"),
             _flag(given.get("createtable"), "createTable"),

@@ -30,6 +30,7 @@ _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def session(
     master: str = "local[2]",
     *,
+    remote: str | None = None,
     app_name: str = "deltaic",
     driver_memory: str = "1g",
     quick_start: bool = False,
@@ -40,6 +41,7 @@ def session(
     Args:
         master: `local[2]` for two cores of this machine, `local[*]` for all. For a cluster only the time zone and the
             log level are set here, and what `config` says.
+        remote: the address of a Spark Connect server (`sc://host:15002`), instead of a master.
         app_name: what the session is called.
         driver_memory: memory of the Java process.
         quick_start: start a second earlier and compute slower: for tests and small data.
@@ -54,6 +56,8 @@ def session(
     active = _active_session()
     if active is not None:
         return active
+    if remote is not None:
+        return _connected(remote, app_name, config or {})
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -70,6 +74,21 @@ def session(
             raise InputError(f"Spark does not start with master {master!r}: {reason}", "Spark") from error
 
 
+def _connected(remote: str, app_name: str, config: Mapping[str, str]) -> "SparkSession":
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if not remote.startswith("sc://"):
+        raise InputError(f"{remote!r} is no address of a Spark Connect server: sc://host:15002")
+    builder = SparkSession.builder.remote(remote).appName(app_name)
+    for name, value in {"spark.sql.session.timeZone": "UTC", **config}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, ImportError) as error:
+        raise InputError(f"there is no Spark Connect server at {remote}: {error}", "Spark") from error
+
+
 def _active_session() -> "SparkSession | None":
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -79,6 +98,13 @@ def _active_session() -> "SparkSession | None":
         # A thread that did not start the session has no active one; without settings this changes nothing about it.
         return SparkSession.builder.getOrCreate()
     return found
+
+
+def activate(spark: "SparkSession") -> None:
+    """Make a session the active one of this thread: Spark looks for data sources there, and finds none without it."""
+    classic = getattr(spark, "_jsparkSession", None)
+    if classic is not None and spark._jvm is not None:
+        spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(classic)
 
 
 def _settings(master: str, driver_memory: str, quick_start: bool) -> dict[str, str]:

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 from deltaic.errors import CommitConflictError, DeltaicError, InputError, NotFoundError, SchemaError
 from deltaic.spark.columns import arrow_schema, for_table
 from deltaic.spark.progress import (
+    PREFIX,
     StreamProgress,
     checkpoint_offsets,
     configuration_of,
@@ -186,7 +187,7 @@ class BatchWriter(DataSourceArrowWriter):
         if request.application is not None and request.number is not None:
             transaction = (request.application, request.number)
         with cleaned_up(request, messages):
-            table, written = open_table(request, self._schema), splits_of(messages)
+            table, written = self._open(), splits_of(messages)
             terms: dict[str, Any] = {"note": request.note, "user": request.user, "transaction": transaction}
             if not self._overwrite:
                 done = table.append(written, **terms)
@@ -198,6 +199,15 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what was written, unless it is in the log or may come there."""
         give_up(self._request, messages)
+
+    def _open(self) -> "Table":
+        request = self._request
+        table = open_table(request, self._schema)
+        if request.application is None or request.progress is None:
+            return table
+        from deltaic.spark.recording import recording
+
+        return recording(request.path, {PREFIX + request.application: request.progress})
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

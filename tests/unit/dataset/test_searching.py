@@ -1,4 +1,4 @@
-"""Text search from a consumer: the table's splits at exactly the state's version, or an index that the chain carries."""
+"""Text search from a consumer: the table's splits at exactly the state's version, or the chain's own index."""
 
 import datetime
 import pathlib

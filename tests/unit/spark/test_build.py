@@ -12,6 +12,7 @@ from deltaic.errors import ChecksumError, InputError, NotFoundError, ValidationE
 from deltaic.producer import DuplicateKeys, Producer, RecordCountVariance, count_up
 from deltaic.spark.build import Sizes, choose_engine, publish, publish_changes
 from deltaic.spark.build_sources import Input
+from deltaic.storage.local import LocalStore
 from tests.unit.spark.build_chains import MODEL, blobs, embedded_blobs, producer, tables, write_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -238,16 +239,6 @@ def test_auto_takes_the_embedded_path_when_the_data_fit_and_says_so(spark, tmp_p
         choose_engine(rows, MODEL, engine="fast")
 
 
-def test_no_url_with_credentials_travels_in_a_plan(spark, tmp_path):
-    """Tasks get the URL of the store and nothing that opens it."""
-    from deltaic.spark.build_scratch import Scratch
-
-    scratch = Scratch(str(tmp_path), "x")
-    _ = scratch._store
-    rebuilt = scratch.__reduce__()
-    assert rebuilt == (Scratch, (str(tmp_path), "x"))
-
-
 def test_a_first_version_of_one_flat_type(spark, tmp_path):
     model = Model.parse("Point { int x; long y; }")
     table = pa.table({"x": pa.array(range(1000), pa.int32()), "y": pa.array([n % 7 for n in range(1000)], pa.int64())})
@@ -271,3 +262,9 @@ def test_files_that_need_the_records_here_are_refused(spark, tmp_path):
         pytest.raises(InputError, match="engine='embedded'"),
     ):
         publish(spark, built, {"Review": []})
+
+
+def test_a_chain_in_a_folder_of_a_store_is_built_there(spark, tmp_path):
+    with producer(LocalStore(tmp_path).child("built")) as built:
+        publish(spark, built, write_files(tmp_path, 0))
+    assert blobs(tmp_path / "built") == embedded_blobs(tmp_path / "embedded", 1)

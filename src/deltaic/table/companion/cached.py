@@ -43,7 +43,12 @@ _FEW = 4
 class CompanionCache(SplitCache):
     """A split cache for splits without rows, in the folder of the others and within the same bounds."""
 
+    def get(self, store: Store, path: str, add: AddFile | None = None) -> CachedSplit:
+        """The index of the split, unpacked here first if it is not yet; it has no rows."""
+        return super().get(cast("Store", _Renamed(store)), path, add)
+
     def _fetched(self, store: Store, path: str, add: AddFile | None, work: Path) -> CompanionSplit:
+        store = store.inner if isinstance(store, _Renamed) else store
         split = open_companion_split(store, path, add)
         split.manifest()
         if isinstance(store, LocalStore):
@@ -73,6 +78,20 @@ class CompanionCache(SplitCache):
         finally:
             with suppress(OSError):
                 work.unlink()
+
+
+class _Renamed:
+    """A store by another name: an entry without rows must not be taken for one of the splits that have them."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+
+    @property
+    def url(self) -> str:
+        return f"{self.inner.url}#companion"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
 
 class SourceRows:

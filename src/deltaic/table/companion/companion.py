@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltaic.errors import CommitConflictError, DecodeError
-from deltaic.storage import Store
+from deltaic.errors import CommitConflictError, DecodeError, NotFoundError
+from deltaic.storage import Store, open_store
 from deltaic.table.actions import AddFile
 from deltaic.table.changes import EVERYTHING, Changes
 from deltaic.table.companion.cached import CompanionCache, CompanionSearcher
@@ -148,8 +148,6 @@ class Companion:
             schema=schema,
         )
         carried = {key: text for key, text in table_schema.configuration().items() if text is not None}
-        from deltaic.storage import open_store
-
         place = open_store(url, options=options) if isinstance(url, str | os.PathLike) else url
         refuse_nesting(place, opened.store)
         files = RowFiles.create(
@@ -215,24 +213,26 @@ class Companion:
         """The columns with all that is known of them."""
         return read_schema(self.files.snapshot().metadata)
 
-    def refresh(self, *, version: int | None = None, note: str | None = None) -> Refresh:
+    def refresh(self, *, version: int | None = None, note: str | None = None, allow_empty: bool = False) -> Refresh:
         """Take over what changed in the source, in one commit; none if nothing did.
 
         Args:
             version: of a Delta table, instead of the newest.
             note: free text for the history.
+            allow_empty: of a folder, drop everything if it has no files any more; it may only be out of reach.
 
         Raises:
+            NotFoundError: the folder has no files at all, and that was not said to be meant.
             StaleCompanionError: a file was replaced while it was indexed; nothing was committed, call again.
         """
         for attempt in range(_ATTEMPTS):
             try:
-                return self._refresh(version, note)
+                return self._refresh(version, note, allow_empty)
             except CommitConflictError:
                 # Another refresh was first: what it indexed must not be indexed twice.
                 if attempt + 1 == _ATTEMPTS:
                     raise
-                self.files.pause(attempt)
+                self.files.pause(attempt + 1)
         raise AssertionError
 
     def status(self, *, version: int | None = None) -> Status:
@@ -301,11 +301,14 @@ class Companion:
         found = searcher.explain(query, where=predicate)
         return CompanionExplain(found, self.status())
 
-    def _refresh(self, version: int | None, note: str | None) -> Refresh:
+    def _refresh(self, version: int | None, note: str | None, allow_empty: bool) -> Refresh:
         snapshot = self.files.snapshot()
         schema = read_schema(snapshot.metadata)
         listing = self.source.listing(version)
         manifests = self._manifests_of(snapshot)
+        if manifests and not listing.files and listing.version is None and not allow_empty:
+            place = self.source.description.url
+            raise NotFoundError(f"{place} has no Parquet files any more; if that is meant, refresh with allow_empty")
         difference = compare(manifests, listing, self._reader.same)
         removed, again = splits_to_remove(manifests, difference)
         wanted = {*difference.new, *difference.changed, *again}

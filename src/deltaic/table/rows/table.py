@@ -40,6 +40,9 @@ from deltaic.table.split import ColumnIndex, SplitCache
 if TYPE_CHECKING:
     from deltaic.table.history import Entry
 
+COMPANION_KEY = "deltaic.companion"
+"""In the configuration of an index over files that lie elsewhere."""
+
 
 class Table(RowOperations, SchemaOperations, Maintenance, RowSearch):
     """A table of rows at a URL. Open or create one; it can be shared between threads."""
@@ -127,9 +130,16 @@ class Table(RowOperations, SchemaOperations, Maintenance, RowSearch):
         split_cache: SplitCache | None = None,
         **given: Any,
     ) -> "Table":
-        """Open the table at a URL; NotFoundError if there is none."""
+        """Open the table at a URL.
+
+        Raises:
+            NotFoundError: there is none.
+            InputError: it is a companion, which has an index and no rows of its own.
+        """
         files = RowFiles.open(url, settings=settings, options=options, **given)
         assert isinstance(files, RowFiles)
+        if COMPANION_KEY in files.snapshot().metadata.configuration:
+            raise InputError(f"{files.url} is a companion of other files: Companion.open searches it", "Companion")
         return cls(files, write=write, split_cache=split_cache)
 
     def __repr__(self) -> str:

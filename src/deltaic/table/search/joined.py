@@ -85,55 +85,56 @@ class JoinedIndexes:
         rows: Callable[[int], pa.Table],
     ) -> JoinedIndex:
         """The index over these splits; `rows` gives the rows of one under the physical names of the mapping."""
-        sources = [_source(split.index_folder) for split in splits]
+        sources, reindexed = self._prepared(splits, mapping, rows)
         key = _key(splits, sources, mapping)
         with self._lock:
             found = self._open.get(key)
             if found is not None:
                 self._open.move_to_end(key)
                 return found
-        made = self._made(splits, sources, mapping, rows, key)
+        made = self._opened(sources, mapping.fields, key, reindexed)
         with self._lock:
             self._open[key] = made
             while len(self._open) > _KEPT_OPEN:
                 self._open.popitem(last=False)
         return made
 
-    def _made(
-        self,
-        splits: Sequence[CachedSplit],
-        sources: list[_Source],
-        mapping: DocMapping,
-        rows: Callable[[int], pa.Table],
-        key: str,
+    def _opened(
+        self, sources: Sequence[_Source], fields: list[dict[str, Any]], key: str, reindexed: tuple[str, ...]
     ) -> JoinedIndex:
-        fields, reindexed = mapping.fields, []
-        named = {column.name: column.field for column in mapping.indexed_columns}
-        for place, source in enumerate(sources):
-            if source.schema == fields:
-                continue
-            filled = frozenset(named[name] for name in splits[place].rows.column_names if name in named)
-            numbers = new_numbers(source.schema, fields, filled)
-            if numbers is not None:
-                sources[place] = replace(source, numbers=numbers)
-                continue
-            sources[place] = self._indexed_anew(splits[place], mapping, rows, place)
-            reindexed.append(splits[place].split_id)
         if len(sources) == 1 and sources[0].numbers is None:
-            return _opened(sources[0].folder, sources, tuple(reindexed))
+            return _opened(sources[0].folder, sources, reindexed)
         for _ in range(3):
             folder = self._folder(key, lambda work: _join(work, sources, fields))
             try:
-                return _opened(folder, sources, tuple(reindexed))
+                return _opened(folder, sources, reindexed)
             except DecodeError:
                 # Another process may have cleaned it away between the two; a damaged one is made anew.
                 shutil.rmtree(folder, ignore_errors=True)
         raise StorageError(f"cannot keep a joined index in {self.folder}")
 
+    def _prepared(
+        self, splits: Sequence[CachedSplit], mapping: DocMapping, rows: Callable[[int], pa.Table]
+    ) -> tuple[list[_Source], tuple[str, ...]]:
+        """The index of each split in a form that can be joined, and the splits that were indexed anew for it."""
+        sources, reindexed = [_source(split.index_folder) for split in splits], list[str]()
+        named = {column.name: column.field for column in mapping.indexed_columns}
+        for place, source in enumerate(sources):
+            if source.schema == mapping.fields:
+                continue
+            filled = frozenset(named[name] for name in splits[place].rows.column_names if name in named)
+            numbers = new_numbers(source.schema, mapping.fields, filled)
+            if numbers is not None:
+                sources[place] = replace(source, numbers=numbers)
+                continue
+            sources[place] = self._indexed_anew(splits[place], mapping, rows, place)
+            reindexed.append(splits[place].split_id)
+        return sources, tuple(reindexed)
+
     def _indexed_anew(
         self, split: CachedSplit, mapping: DocMapping, rows: Callable[[int], pa.Table], place: int
     ) -> _Source:
-        key = _digest(split.split_id, str(split.num_rows), mapping.to_json(), str(_deletes(split.index_folder)))
+        key = _digest(split.split_id, mapping.to_json(), str(_deletes(split.index_folder)), _given(split))
         # A delete file of the split hides rows by number: the new index has them all and hides the same.
         hidden = _hidden_rows(split)
 
@@ -242,6 +243,13 @@ def _key(splits: Sequence[CachedSplit], sources: Sequence[_Source], mapping: Doc
     for split, source in zip(splits, sources, strict=True):
         parts += [split.split_id, json.dumps([(one["segment_id"], one.get("deletes")) for one in source.segments])]
     return _digest(*parts)
+
+
+def _given(split: CachedSplit) -> str:
+    """What the rows of a split have beyond its file: columns that the table fills with one value."""
+    known = split.mapping.by_name
+    names = [name for name in split.rows.column_names if name not in known] if split.rows.num_rows else []
+    return repr([(name, str(split.rows.schema.field(name).type), split.rows[name][0].as_py()) for name in names])
 
 
 def _digest(*parts: str) -> str:

@@ -1,14 +1,16 @@
 """Joined indexes: made once, whole or not at all, cleaned, rebuilt when damaged."""
 
+import dataclasses
 import os
 import shutil
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 
 from deltaic.errors import DeltaicError, StorageError
-from deltaic.table.search import Searcher
+from deltaic.table.search import SearchedSplit, Searcher
 from deltaic.table.search import joined as module
 from deltaic.table.search.joined import JoinedIndexes
 from deltaic.table.search.renumber import copy_renumbered, new_numbers
@@ -177,3 +179,15 @@ def test_a_file_whose_list_of_fields_is_damaged_is_refused(tmp_path):
             copy_renumbered(broken, tmp_path / "copy", numbers)
     with pytest.raises(DeltaicError, match="no field"):
         copy_renumbered(source, tmp_path / "copy", {})
+
+
+def test_a_column_that_the_table_fills_with_another_value_is_indexed_with_that_one(tmp_path):
+    old = FILMS.drop_columns(["genre"])
+    split = searched_splits(tmp_path, [old])[0]
+    for value in ("first", "second"):
+        rows = split.cached.rows.append_column("genre", pa.array([value] * 6))
+        given = SearchedSplit(dataclasses.replace(split.cached, rows=rows), {})
+        made = Searcher([given], FILMS.schema, mapping=MAPPING, folder=tmp_path / "joined")
+        assert made.count(f"genre:{value} AND hacker") == 2
+        assert made.count("genre:first AND genre:second") == 0
+        assert made.explain("hacker").reindexed == (split.cached.split_id,)
