@@ -20,7 +20,7 @@ help:  ## say what can be made
 	@echo "make TARGET, where TARGET is"
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  \1\t\2/p' Makefile | expand -t 14
 
-demo: $(VENV)/.kernels  ## publish two versions from a Spark DataFrame and follow them from a second process
+demo: $(VENV)/.kernels  ## a pipeline on local Spark: files, table, snapshot, deltas, and a second process that follows
 	@$(PY) -m deltaic.cli.demo
 
 lint: $(VENV)/.installed  ## format, lint, types, layers

@@ -117,10 +117,7 @@ def chains(draw):
 @given(chains(), st.booleans(), st.booleans())
 def test_composed_is_applied_one_after_the_other_in_any_grouping(versions, relative, prune):
     settings_of = EncodeOptions(relative=relative, include_prev=not relative)
-    deltas = [
-        read_message(encode_message(old, new, settings_of)).delta
-        for old, new in pairwise(versions)
-    ]
+    deltas = [read_message(encode_message(old, new, settings_of)).delta for old, new in pairwise(versions)]
     left = deltas[0]
     for delta in deltas[1:]:
         left = left.then(delta, prune=prune)

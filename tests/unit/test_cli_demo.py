@@ -57,7 +57,7 @@ def test_every_change_is_one_that_shows():
     ]  # fmt: skip
 
 
-def test_two_versions_are_published_and_followed(tmp_path, capsys, followers):
+def test_three_versions_are_published_and_followed(tmp_path, capsys, followers):
     assert demo.main(["--without-spark", "--movies", "500", "--url", str(tmp_path / "movies")]) == 0
     out = capsys.readouterr().out
     assert "follower: version" in out and "by a snapshot of" in out and "by a delta of" in out
@@ -65,7 +65,8 @@ def test_two_versions_are_published_and_followed(tmp_path, capsys, followers):
     assert "follower: 1 removed: 99\n" in out
     assert "follower: 3 added: 501, 502, 503\n" in out
     assert "both processes hold the same records: checksum" in out
-    assert len(Dataset.open(tmp_path / "movies").versions()) == 2
+    assert "'decade': " in out
+    assert len(Dataset.open(tmp_path / "movies").versions()) == 3
     assert len(followers) == 1 and ended(followers[0])
 
 

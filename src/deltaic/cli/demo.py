@@ -1,8 +1,10 @@
 """The demonstration: `python -m deltaic.cli.demo`, or `make demo`.
 
-Publishes two versions of a catalogue of movies from a Spark DataFrame, follows them from a second process, and says at
-each step what it took. It fails unless the follower holds exactly what was published. Where there is no Spark or no
-Java, it says so and publishes the same rows from Arrow.
+A pipeline from end to end on local Spark: a generated catalogue of movies lies in Parquet files, Spark brings it into a
+table, the table is published as a snapshot, and a second process follows. A day later the files are others: only what
+changed goes over as a delta. Then the pipeline computes one column more, and the follower, still running, has it. Every
+step says what it took, and the demonstration fails unless the follower holds exactly what the table does. Where there
+is no Spark or no Java, it says so and brings the same rows into the table from Arrow.
 """
 
 import argparse
@@ -17,10 +19,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from deltaic.cli.demo_catalogue import Catalogue, Movie
+from deltaic.cli.demo_engine import ArrowEngine, Engine, SparkEngine
 from deltaic.cli.demo_follower import FollowerProcess
+from deltaic.consumer.consumer import Consumer
 from deltaic.dataset.dataset import Dataset
-from deltaic.errors import DeltaicError, InputError, MissingExtraError, ValidationError
-from deltaic.producer.report import Cycle
+from deltaic.errors import (
+    CommitConflictError,
+    DeltaicError,
+    InputError,
+    MissingExtraError,
+    NotFoundError,
+    ValidationError,
+)
 
 DEFAULT_MOVIES = 20_000
 """How many movies there are on the first day."""
@@ -30,82 +40,73 @@ FOLLOW_SECONDS = 30.0
 
 _Answer = TypeVar("_Answer")
 _TYPE = Movie.__name__
+_NEW_COLUMN = "decade"
 _SHOWN = 5
 
 
-class Engine:
-    """What the rows are published from: Spark DataFrames, or Arrow where Spark cannot be had."""
-
-    def __init__(self, spark: Any | None) -> None:
-        self._spark = spark
-
-    @classmethod
-    def start(cls, *, with_spark: bool) -> "Engine":
-        """Start Spark, if it is wanted and can be had."""
-        if not with_spark:
-            _say("without Spark, as asked: the rows come from Arrow")
-            return cls(None)
-        try:
-            with _quiet_start():
-                spark, seconds = _timed(_start_spark)
-        except (MissingExtraError, InputError) as error:
-            _say(f"without Spark: {error}")
-            _say("the same rows come from Arrow instead")
-            return cls(None)
-        _say(f"Spark {spark.version} started in {seconds:.1f} s")
-        return cls(spark)
-
-    def rows(self, catalogue: Catalogue) -> Any:
-        """The catalogue as something to publish."""
-        table, seconds = _timed(catalogue.to_arrow)
-        if self._spark is None:
-            _say(f"{len(catalogue):,} movies as an Arrow table, made in {seconds:.1f} s")
-            return table
-        frame, seconds = _timed(lambda: self._spark.createDataFrame(table))  # type: ignore[union-attr]
-        _say(f"{len(catalogue):,} movies as a Spark DataFrame, made in {seconds:.1f} s")
-        return frame
-
-    def stop(self) -> None:
-        """End Spark."""
-        if self._spark is not None:
-            self._spark.stop()
-
-
 def demonstrate(url: str, movies: int, *, with_spark: bool) -> None:
-    """Publish and follow two versions in a folder; prints what happens.
+    """Publish and follow three versions in a folder; prints what happens.
 
     Raises:
+        CommitConflictError: the folder holds a dataset already.
         ValidationError: the follower does not hold what was published.
     """
     started = time.perf_counter()
-    engine = Engine.start(with_spark=with_spark)
-    try:
-        first, dataset = Catalogue.first(movies), Dataset.create(url, Movie)
-        with dataset.producer() as producer:
-            rows = engine.rows(first)
-            snapshot = _published(producer.publish(rows, note="the first day"))
-            checksum = producer.state.checksum() if producer.state is not None else None
-            with FollowerProcess(dataset.chain.url, _TYPE) as follower:
-                _say(f"a second process, {follower.process_id}, follows")
-                told = follower.wait_for(snapshot.version, FOLLOW_SECONDS)
-                _tell_refresh(told)
-                _check("holds other records than were published", told["checksum"], checksum)
-
-                second = first.next_day()
-                rows = engine.rows(second)
-                delta = _published(producer.publish(rows, note="the day after"))
-                checksum = producer.state.checksum() if producer.state is not None else None
-                share = _size(delta, "delta") / _size(delta, "snapshot")
-                _say(f"    the delta is {share:.1%} of the snapshot")
-                told = follower.wait_for(delta.version, FOLLOW_SECONDS)
-                _tell_refresh(told)
-                _tell_changes(told.get("changes", {}))
-                _check_changes(told, first, second)
-                _check("holds other records than were published", told["checksum"], checksum)
-                _say(f"both processes hold the same records: checksum {told['checksum'] & 0xFFFF_FFFF:08x}")
-    finally:
-        engine.stop()
+    _check_free(url)
+    with tempfile.TemporaryDirectory(prefix="deltaic-demo-files-") as folder:
+        engine = _start(url, Path(folder), with_spark=with_spark)
+        try:
+            _three_versions(url, movies, engine)
+        finally:
+            engine.stop()
     _say(f"done in {time.perf_counter() - started:.1f} s")
+
+
+def _three_versions(url: str, movies: int, engine: Engine) -> None:
+    first = Catalogue.first(movies)
+    second = first.next_day()
+    snapshot = _published(engine.load(first, "the first day"))
+    with Consumer(Dataset.open(url).chain) as own, FollowerProcess(Dataset.open(url).chain.url, _TYPE) as follower:
+        _say(f"a second process, {follower.process_id}, follows")
+        told = _followed(follower, own, snapshot)
+
+        _say("a day later:")
+        delta = _published(engine.load(second, "the day after"))
+        _say(f"    the delta is {delta['bytes']['delta'] / delta['bytes']['snapshot']:.1%} of the snapshot")
+        told = _followed(follower, own, delta)
+        _tell_changes(told.get("changes", {}))
+        _check_changes(told, first, second)
+
+        _say(f"the pipeline computes one column more, {_NEW_COLUMN}:")
+        wider = _published(engine.load(second, "one column more", with_decade=True))
+        told = _followed(follower, own, wider)
+        _check("took a snapshot where a delta leads", told["by_snapshot"], False)
+        _check(f"does not know the column {_NEW_COLUMN}", _NEW_COLUMN in told["fields"], True)
+        _say(f"follower: a movie now is {told['first']}")
+        _say(f"both processes hold the same records: checksum {told['checksum'] & 0xFFFF_FFFF:08x}")
+
+
+def _check_free(url: str) -> None:
+    try:
+        Dataset.open(url)
+    except NotFoundError:
+        return
+    raise CommitConflictError(f"{url} holds a dataset already: name another folder")
+
+
+def _start(url: str, folder: Path, *, with_spark: bool) -> Engine:
+    if not with_spark:
+        _say("without Spark, as asked: the rows come from Arrow")
+        return ArrowEngine(url, _say)
+    try:
+        with _quiet_start():
+            spark, seconds = _timed(_start_spark)
+    except (MissingExtraError, InputError) as error:
+        _say(f"without Spark: {error}")
+        _say("the same rows come from Arrow instead")
+        return ArrowEngine(url, _say)
+    _say(f"Spark {spark.version} started in {seconds:.1f} s")
+    return SparkEngine(url, spark, folder, _say)
 
 
 def _start_spark() -> Any:
@@ -114,18 +115,22 @@ def _start_spark() -> Any:
     return session(app_name="deltaic demo", quick_start=True)
 
 
-def _published(cycle: Cycle) -> Cycle:
-    steps = ", ".join(f"{step} {seconds:.2f}" for step, seconds in cycle.seconds.items())
-    _say(f"published version {cycle.version} in {cycle.total_seconds:.2f} s ({steps})")
-    of = cycle.types[_TYPE]
-    _say(f"    {of.records:,} movies: {of.added:,} added, {of.removed:,} removed, {of.modified:,} modified")
-    blobs = ", ".join(f"{file.kind.replace('_', ' ')} {file.size:,}" for file in cycle.artifacts)
-    _say(f"    bytes: {blobs}")
-    return cycle
+def _published(facts: dict[str, Any]) -> dict[str, Any]:
+    steps = ", ".join(f"{step} {seconds:.2f}" for step, seconds in facts["seconds_by_step"].items())
+    _say(f"published version {facts['version']} from table version {facts['table_version']} ({steps})")
+    of = facts["types"][_TYPE]
+    _say(f"    {of['records']:,} movies: {of['added']:,} added, {of['removed']:,} removed, {of['modified']:,} modified")
+    _say("    bytes: " + ", ".join(f"{kind.replace('_', ' ')} {size:,}" for kind, size in facts["bytes"].items()))
+    return facts
 
 
-def _size(cycle: Cycle, kind: str) -> int:
-    return sum(artifact.size for artifact in cycle.artifacts if artifact.kind == kind)
+def _followed(follower: FollowerProcess, own: Consumer, facts: dict[str, Any]) -> dict[str, Any]:
+    """What the follower told of a version, once it holds the same as this process."""
+    told = follower.wait_for(facts["version"], FOLLOW_SECONDS)
+    _tell_refresh(told)
+    own.refresh(to=facts["version"])
+    _check("holds other records than were published", told["checksum"], own.state.checksum())
+    return told
 
 
 def _tell_refresh(told: dict[str, Any]) -> None:
@@ -143,7 +148,7 @@ def _tell_refresh(told: dict[str, Any]) -> None:
 
 def _tell_changes(changes: dict[str, Any]) -> None:
     for kind in ("modified", "removed", "added"):
-        keys = changes.get(kind, [])
+        keys = sorted(changes.get(kind, []))
         some = ", ".join(str(each) for each in keys[:_SHOWN])
         _say(f"follower: {len(keys):,} {kind}: {some}{', …' if len(keys) > _SHOWN else ''}")
     if "before" in changes:
@@ -202,10 +207,10 @@ def _stopped(signal_number: int, _frame: object) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demonstration; 1 if something is not as it should be."""
-    parser = argparse.ArgumentParser(prog="deltaic.cli.demo", description="Publish two versions and follow them.")
+    parser = argparse.ArgumentParser(prog="deltaic.cli.demo", description="A pipeline from files to a follower.")
     parser.add_argument("--movies", type=int, default=DEFAULT_MOVIES, help="how many (default: %(default)s)")
     parser.add_argument("--url", help="where to make the dataset, and leave it (default: a folder that is removed)")
-    parser.add_argument("--without-spark", action="store_true", help="publish from Arrow")
+    parser.add_argument("--without-spark", action="store_true", help="bring the rows into the table from Arrow")
     asked = parser.parse_args(arguments)
     if asked.movies < 200:
         parser.error("fewer than 200 movies show nothing")

@@ -52,6 +52,9 @@ class Teller(RefreshListener):
             "process_bytes": _resident_bytes(),
             "checksum": state.checksum(),
         }
+        view = state[self._type_name]
+        told["fields"] = [field.name for field in state.schemas.object_schema(self._type_name).fields]
+        told["first"] = view[int(view.populated.ordinals()[0])].to_dict() if len(view.populated) else None
         if not refresh.by_snapshot and self._type_name in changes:
             told["changes"] = _by_key(changes[self._type_name])
         _tell(told)

@@ -17,6 +17,24 @@ if TYPE_CHECKING:
 _PAUSE_SECONDS = 0.5
 
 
+def published_facts(done: "Published") -> dict[str, Any]:
+    """What a publish did, for programs."""
+    cycle = done.cycle
+    return {
+        "version": done.version,
+        "table_version": done.table_version,
+        "mode": done.mode,
+        "rows_read": done.rows_read,
+        "seconds_by_step": {str(step): round(seconds, 4) for step, seconds in cycle.seconds.items()},
+        "bytes": {artifact.kind: artifact.size for artifact in cycle.artifacts},
+        "types": {
+            name: {"records": of.records, "added": of.added, "removed": of.removed, "modified": of.modified}
+            for name, of in cycle.types.items()
+        },
+        "columns_added": list(done.columns_added),
+    }
+
+
 class Publisher:
     """Publishes the table of a dataset, again and again."""
 
@@ -26,9 +44,8 @@ class Publisher:
         self.table_version: int | None = None
         """The newest version of the table that was published, or found to change nothing, by this object."""
 
-    def publish(self, tags: Mapping[str, str], note: str, spark: Any = None) -> "Published":
-        """Publish the newest version of the table, if the dataset has it not."""
-        version = self.dataset.table.version
+    def publish(self, version: int, tags: Mapping[str, str], note: str, spark: Any = None) -> "Published":
+        """Publish a version of the table, if the dataset has it not."""
         following, growth = grow_model(self.dataset, version)
         if growth is not None:
             self.dataset = following

@@ -23,7 +23,7 @@ from deltaic.errors import InputError, NotFoundError
 from deltaic.spark.columns import arrow_schema
 from deltaic.spark.pipeline_file import Pipeline
 from deltaic.spark.pipeline_frames import checked_rows, counted, plan_text, transformed
-from deltaic.spark.pipeline_publish import Publisher
+from deltaic.spark.pipeline_publish import Publisher, published_facts
 from deltaic.spark.pipeline_sources import Opened, open_source, resume_options
 from deltaic.spark.pipeline_stream import start_stream
 from deltaic.spark.progress import StreamProgress, configuration_of, stream_progress
@@ -58,6 +58,7 @@ class PipelineRun:
     def __init__(self, pipeline: Pipeline, spark: "SparkSession") -> None:
         self.pipeline, self.spark = pipeline, spark
         self._publisher: Publisher | None = None
+        self._looked_at: int | None = None
 
     @property
     def dataset(self) -> Dataset | None:
@@ -260,20 +261,25 @@ class PipelineRun:
             return
         if self._publisher is None:
             self._publisher = Publisher(dataset, how)
-        table = dataset.table
-        if table.version == self._publisher.table_version or not _has_rows(table):
+        started, newest = time.perf_counter(), dataset.table.version
+        if newest == self._looked_at:
             return
-        started = time.perf_counter()
+        version = _newest_rows(dataset.table)
+        if version is None or version == self._publisher.table_version:
+            self._looked_at = newest
+            return
         progress = self._progress()
         tags = {"deltaic.pipeline": self.pipeline.name}
         for place, offset in enumerate(progress.offsets if progress is not None else ()):
-            name, version = _source_of(offset, place, self.pipeline)
+            name, told = _source_of(offset, place, self.pipeline)
             if name is not None:
-                tags[f"deltaic.source.{name}"] = version
+                tags[f"deltaic.source.{name}"] = told
         engine = how.engine != "embedded"
-        done = self._publisher.publish(tags, f"pipeline {self.pipeline.name}", self.spark if engine else None)
+        note = f"pipeline {self.pipeline.name}"
+        done = self._publisher.publish(version, tags, note, self.spark if engine else None)
+        self._looked_at = newest
         if done.version is not None:
-            yield Step("published", _published(done), time.perf_counter() - started, {"version": done.version})
+            yield Step("published", _published(done), time.perf_counter() - started, published_facts(done))
 
 
 def run_pipeline(pipeline: Pipeline, spark: "SparkSession") -> list[Step]:
@@ -285,9 +291,15 @@ def _next(progress: StreamProgress | None) -> int:
     return 0 if progress is None else progress.number + 1
 
 
-def _has_rows(table: "Table") -> bool:
-    """False for a table that was made and never written to: a dataset starts with its first rows."""
-    return table.version > 0
+def _newest_rows(table: "Table") -> int | None:
+    """The newest version that changed rows; None for a table that was never written to.
+
+    A column alone is published with the rows that have it: a run that was killed in between makes no version more.
+    """
+    for entry in table.history():
+        if entry.data_change and entry.version > 0 and (entry.files_added or entry.files_removed):
+            return entry.version
+    return None
 
 
 def _source_of(offset: Any, place: int, pipeline: Pipeline) -> tuple[str | None, str]:

@@ -1,4 +1,4 @@
-"""The demonstration as `make demo` runs it: from a Spark DataFrame, without a terminal."""
+"""The demonstration as `make demo` runs it: a pipeline on Spark, without a terminal."""
 
 import os
 import subprocess
@@ -9,12 +9,13 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
-def test_the_rows_are_a_data_frame_and_nothing_is_left_behind(spark_is_here, tmp_path):
+def test_a_pipeline_brings_the_rows_and_nothing_is_left_behind(spark_is_here, tmp_path):
     command = [sys.executable, "-m", "deltaic.cli.demo", "--movies", "500"]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment)
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "500 movies as a Spark DataFrame" in answer.stdout
+    assert "500 movies in Parquet files" in answer.stdout
+    assert "'decade': " in answer.stdout
     assert "both processes hold the same records" in answer.stdout
     assert answer.stderr == ""
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("deltaic-")] == []
