@@ -2,6 +2,7 @@
 
     python benchmarks/spark.py                            1,000,000 movies, on 1 and on 2 cores
     python benchmarks/spark.py --size 10000000 --large    the driver's memory at ten million
+    python benchmarks/spark.py --tables                   only tables: read and write beside Parquet and Delta Lake
 
 CPU time is that of the whole process tree (driver, Java, workers) and of a warm session; rows are Parquet files that
 the tasks read. Every figure is a whole cycle: build, stage, check, publish, announce.
@@ -238,6 +239,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=FULL_SIZE, help="number of movies")
     parser.add_argument("--rounds", type=int, default=2, help="rounds after the one that warms up")
     parser.add_argument("--large", action="store_true", help="only one first version, and the driver's memory")
+    parser.add_argument("--tables", action="store_true", help="only read and write of tables")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--child", nargs="*", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -252,6 +254,11 @@ def main() -> None:
                 return large(Path(folder), int(rest[0]))
             case _:
                 return on_spark(Path(folder), options.size, options.rounds, int(rest[0]))
+    if options.tables or not options.large:
+        more = ["--json", str(options.json)] if options.json and options.tables else []
+        subprocess.run([sys.executable, str(ROOT / "benchmarks" / "_spark_tables.py"), *more], check=True)
+        if options.tables:
+            return None
     ours: Figures = {}
     folder = Path(tempfile.mkdtemp(prefix="deltaic-movies-"))
     place = ["--size", str(options.size), "--rounds", str(options.rounds), "--child"]

@@ -59,20 +59,25 @@ def counted(
 ) -> "tuple[DataFrame, Callable[[], Mapping[str, int]]]":
     """The frame, and after it was written, how many of its rows break what only warns."""
     from pyspark.sql import Observation
-    from pyspark.sql import functions as sql
 
-    warned = [each for each in expectations if each.otherwise == "warn"]
-    if not warned:
+    counts = broken_counts(expectations)
+    if not counts:
         return frame, dict
     seen = Observation()
-    counts = [
-        sql.sum(
-            sql.when(sql.coalesce(sql.expr(f"({each.that})").cast("boolean"), sql.lit(False)), 0).otherwise(1)
-        ).alias(each.name)
-        for each in warned
-    ]
     observed = frame.observe(seen, *counts)
     return observed, lambda: {name: count or 0 for name, count in seen.get.items()}
+
+
+def broken_counts(expectations: Sequence[Expectation]) -> list[Any]:
+    """For each expectation that only warns, the count of rows that break it, as a column to observe."""
+    from pyspark.sql import functions as sql
+
+    counts = []
+    for each in expectations:
+        if each.otherwise == "warn":
+            holds = sql.coalesce(sql.expr(f"({each.that})").cast("boolean"), sql.lit(False))
+            counts.append(sql.sum(sql.when(holds, 0).otherwise(1)).alias(each.name))
+    return counts
 
 
 def plan_text(frame: "DataFrame") -> str:

@@ -24,8 +24,8 @@ from deltaic.spark.columns import arrow_schema
 from deltaic.spark.pipeline_file import Pipeline
 from deltaic.spark.pipeline_frames import checked_rows, counted, plan_text, transformed
 from deltaic.spark.pipeline_publish import Publisher, published_facts
-from deltaic.spark.pipeline_sources import Opened, open_source, resume_options
-from deltaic.spark.pipeline_stream import start_stream
+from deltaic.spark.pipeline_sources import Opened, open_source
+from deltaic.spark.pipeline_stream import Resumption, broken_in, resumption, start_stream
 from deltaic.spark.progress import StreamProgress, configuration_of, stream_progress
 from deltaic.spark.recording import recording
 from deltaic.spark.session import activate
@@ -59,6 +59,7 @@ class PipelineRun:
         self.pipeline, self.spark = pipeline, spark
         self._publisher: Publisher | None = None
         self._looked_at: int | None = None
+        self._resumed = Resumption()
 
     @property
     def dataset(self) -> Dataset | None:
@@ -111,7 +112,7 @@ class PipelineRun:
         frame = transformed(self.spark, self.pipeline, opened)
         yield from self._shaped(frame)
         if self.pipeline.streams:
-            yield from self._stream_once(frame, progress)
+            yield from self._stream_once(frame)
         else:
             yield from self._write(frame, StreamProgress(self.pipeline.name, _next(progress), offsets=tuple(told)))
         yield from self._pending()
@@ -127,7 +128,7 @@ class PipelineRun:
         progress = self._progress()
         frame = transformed(self.spark, self.pipeline, self._open(progress))
         yield from self._shaped(frame)
-        query = start_stream(self, frame, progress, once=False)
+        query = start_stream(self, frame, self._resumed, once=False)
         try:
             while not stopped():
                 if not query.isActive:
@@ -157,21 +158,12 @@ class PipelineRun:
 
     def _open(self, progress: StreamProgress | None, *, dry: bool = False) -> list[Opened]:
         activate(self.spark)
-        resume: dict[str, dict[str, str]] = {}
-        if self.pipeline.streams and progress is not None and not self.has_checkpoint() and not dry:
-            resume = resume_options(self.pipeline, progress)
+        if self.pipeline.streams:
+            self._resumed = resumption(self.pipeline, progress, dry=dry)
         return [
-            open_source(self.spark, self.pipeline, source, resume.get(source.name, {}))
+            open_source(self.spark, self.pipeline, source, self._resumed.sources.get(source.name, {}))
             for source in self.pipeline.source
         ]
-
-    def has_checkpoint(self) -> bool:
-        """Whether Spark knows its place in the streams."""
-        try:
-            open_store(self.pipeline.checkpoint_url).head("metadata")
-        except NotFoundError:
-            return False
-        return True
 
     def _told(self, opened: list[Opened]) -> list[Any]:
         """What a commit keeps of its sources."""
@@ -237,17 +229,19 @@ class PipelineRun:
         text = f"run {progress.number}{'' if version is None else f', table version {version}'}{_broken(broken)}"
         yield Step("rows", text, time.perf_counter() - started, facts)
 
-    def _stream_once(self, frame: "DataFrame", progress: StreamProgress | None) -> Iterator[Step]:
+    def _stream_once(self, frame: "DataFrame") -> Iterator[Step]:
         started = time.perf_counter()
         before = self._table().version
-        query = start_stream(self, frame, progress, once=True)
+        query = start_stream(self, frame, self._resumed, once=True)
         try:
             query.awaitTermination()
+            broken = broken_in(query)
         finally:
             query.stop()
         version = self._table().version
-        text = "nothing new" if version == before else f"table version {before} → {version}"
-        yield Step("rows", text, time.perf_counter() - started, {"from": before, "to": version})
+        text = "nothing new" if version == before else f"table version {before} → {version}{_broken(broken)}"
+        facts = {"from": before, "to": version, "broken": broken}
+        yield Step("rows", text, time.perf_counter() - started, facts)
 
     def _table(self) -> "Table":
         from deltaic.table.rows.table import Table

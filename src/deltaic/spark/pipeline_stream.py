@@ -3,13 +3,18 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from deltaic.errors import DeltaicError
-from deltaic.spark.pipeline_frames import checked_rows
+import msgspec
+
+from deltaic.errors import InputError, NotFoundError
+from deltaic.spark.pipeline_file import Pipeline
+from deltaic.spark.pipeline_frames import broken_counts, checked_rows
+from deltaic.spark.pipeline_sources import resume_options
 from deltaic.spark.progress import (
     StreamProgress,
     checkpoint_offsets,
     configuration_of,
     next_number,
+    offsets_text,
     stream_progress,
 )
 from deltaic.spark.recording import recording
@@ -22,44 +27,78 @@ if TYPE_CHECKING:
     from deltaic.spark.pipeline_run import PipelineRun
 
 
-def start_stream(
-    run: "PipelineRun", frame: "DataFrame", progress: StreamProgress | None, *, once: bool
-) -> "StreamingQuery":
+_KEPT = "resumed"
+"""Beside Spark's own files in a checkpoint: where the stream goes on that it is of."""
+
+EXPECTATIONS = "expectations"
+"""The name under which a stream counts the rows that break what only warns."""
+
+
+class Resumption(msgspec.Struct, frozen=True):
+    """How a stream goes on whose checkpoint was lost."""
+
+    after: int | None = None
+    """The number of the last batch that the table has."""
+    sources: dict[str, dict[str, str]] = {}
+    """By name of the source, the options that let it go on after that."""
+
+
+def resumption(pipeline: Pipeline, progress: StreamProgress | None, *, dry: bool = False) -> Resumption:
+    """How the stream of a pipeline goes on; nothing is special if its checkpoint is there or it is new.
+
+    It is kept beside the checkpoint before Spark makes that, and counts as long as the checkpoint does: a run that is
+    killed before its first batch leaves a checkpoint that is there, and knows of no place yet.
+    """
+    try:
+        store = open_store(pipeline.checkpoint_url)
+    except InputError:
+        # A file system of Java's: what is there cannot be seen from here, and the sink refuses what may not be.
+        return Resumption()
+    try:
+        return msgspec.json.decode(bytes(store.get(_KEPT, limit_bytes=1 << 20).data), type=Resumption)
+    except NotFoundError:
+        pass
+    try:
+        store.head("metadata")
+        return Resumption()
+    except NotFoundError:
+        if progress is None:
+            return Resumption()
+    found = Resumption(progress.number, resume_options(pipeline, progress))
+    if not dry:
+        store.put(_KEPT, msgspec.json.encode(found))
+    return found
+
+
+def start_stream(run: "PipelineRun", frame: "DataFrame", resumed: Resumption, *, once: bool) -> "StreamingQuery":
     """Start the stream: for what there is now, or for good."""
     pipeline = run.pipeline
     rows = checked_rows(frame, pipeline.expect)
-    resumed = progress if progress is not None and not run.has_checkpoint() else None
+    if counts := broken_counts(pipeline.expect):
+        rows = rows.observe(EXPECTATIONS, *counts)
     writer = rows.writeStream.option("checkpointLocation", pipeline.checkpoint_url)
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
     if pipeline.table.mode == "merge":
-        after = _resume_after(run, resumed)
-        batch = MergedBatch(run.table_url, pipeline.name, pipeline.checkpoint_url, run.lineage(), after)
+        batch = MergedBatch(run.table_url, pipeline.name, pipeline.checkpoint_url, run.lineage(), resumed.after)
         return writer.foreachBatch(batch).start()
     options = {
         "txnAppId": pipeline.name,
         "note": f"pipeline {pipeline.name}",
         "user": json.dumps(run.lineage()),
     }
-    after = _resume_after(run, resumed)
-    if after is not None:
-        options["txnResumeAfter"] = str(after)
+    if resumed.after is not None:
+        options["txnResumeAfter"] = str(resumed.after)
     return writer.format("deltaic").options(**options).start(run.table_url)
 
 
-def _resume_after(run: "PipelineRun", resumed: StreamProgress | None) -> int | None:
-    """After which number a new checkpoint goes on.
-
-    It is kept beside the checkpoint before that is made: a run that is killed before its first batch is committed
-    leaves a checkpoint that is there, and still new to the table.
-    """
-    store = open_store(run.pipeline.checkpoint_url)
-    if resumed is not None:
-        store.put("resumed-after", str(resumed.number).encode())
-        return resumed.number
-    try:
-        return int(bytes(store.get("resumed-after", limit_bytes=100).data))
-    except (DeltaicError, ValueError):
-        return None
+def broken_in(query: "StreamingQuery") -> dict[str, int]:
+    """How many rows of the batches of a stream break what only warns."""
+    found: dict[str, int] = {}
+    for progress in query.recentProgress:
+        seen = progress.observedMetrics.get(EXPECTATIONS)
+        for name, count in (seen.asDict() if seen is not None else {}).items():
+            found[name] = found.get(name, 0) + (count or 0)
+    return found
 
 
 class MergedBatch:
@@ -84,7 +123,7 @@ class MergedBatch:
         table.merge(
             batch.toArrow(),
             note=f"pipeline {self._application}",
-            user=self._user,
+            user={**self._user, **offsets_text(offsets)},
             transaction=(self._application, number),
         )
 

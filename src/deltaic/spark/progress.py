@@ -29,6 +29,7 @@ PREFIX = "deltaic.stream."
 """In the table's configuration, before the application's name."""
 
 _MOST_OFFSET_BYTES = 1 << 16
+_MOST_TOLD = 1_000
 
 log = logging.getLogger("deltaic.spark")
 
@@ -153,6 +154,12 @@ def checkpoint_offsets(checkpoint: str | None, batch_id: int) -> tuple[Any, ...]
     except (DeltaicError, NotFoundError, ValueError, OSError) as error:
         log.info("the offsets of batch %d are not known: %s", batch_id, error)
         return ()
+
+
+def offsets_text(offsets: tuple[Any, ...]) -> dict[str, str]:
+    """What the history says of where the sources were; nothing if that is long, the table keeps it all the same."""
+    text = json.dumps(list(offsets), separators=(",", ":"))
+    return {"sources": text} if offsets and len(text) <= _MOST_TOLD else {}
 
 
 def query_id_of_task(properties: Mapping[str, str] | None = None) -> str | None:

@@ -25,6 +25,7 @@ from deltaic.spark.progress import (
     checkpoint_offsets,
     configuration_of,
     next_number,
+    offsets_text,
     progress_of,
     query_id_of_task,
 )
@@ -274,7 +275,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             planned,
             replan=True,
             note=request.note,
-            user=request.user,
+            user={**request.user, **offsets_text(offsets)},
             transaction=(progress.application, progress.number),
         )
         return not done.repeated

@@ -180,6 +180,34 @@ def test_a_stream_from_a_table_goes_on_without_its_checkpoint(spark, tmp_path, m
     assert Dataset.open(tmp_path / "store").table.count() == 4
 
 
+def test_a_kill_between_a_new_checkpoint_and_its_first_batch_brings_nothing_twice(spark, tmp_path):
+    source = Table.create(tmp_path / "source", pa.schema([("id", pa.int64()), ("title", pa.string())]))
+    source.append([film(1)])
+    run = pipeline(tmp_path, "append", source=[{"name": "raw", "format": "deltaic", "path": "source", "stream": True}])
+    run_pipeline(run, spark)
+    shutil.rmtree(tmp_path / "store" / "checkpoints")
+    source.append([film(2)])
+    next(PipelineRun(run, spark).run())
+    checkpoint = tmp_path / "store" / "checkpoints" / "films"
+    assert (checkpoint / "resumed").exists() and not (checkpoint / "metadata").exists()
+    (checkpoint / "metadata").write_text('{"id":"00000000-0000-0000-0000-000000000001"}')
+    run_pipeline(run, spark)
+    assert sorted(row["id"] for row in Dataset.open(tmp_path / "store").table.to_arrow().to_pylist()) == [1, 2]
+    entry = next(iter(Dataset.open(tmp_path / "store").table.history(limit=1)))
+    assert json.loads(entry.user["sources"]) == [{"version": 2}]
+
+
+def test_a_stream_counts_what_only_warns(spark, tmp_path):
+    write_json(tmp_path / "in", "a", film(1), {"id": 2, "title": None})
+    warn = [{"name": "has a title", "that": "title <> ''", "otherwise": "warn"}]
+    for mode in ("append", "merge"):
+        folder = tmp_path / mode
+        folder.mkdir()
+        shutil.copytree(tmp_path / "in", folder / "in")
+        steps = run_pipeline(pipeline(folder, mode, stream=True, expect=warn), spark)
+        assert next(step for step in steps if step.name == "rows").facts["broken"] == {"has a title": 1}
+
+
 def test_a_stream_that_stays_open_publishes_what_comes(spark, tmp_path):
     write_json(tmp_path / "in", "a", film(1))
     stop, steps = threading.Event(), []
