@@ -164,8 +164,18 @@ def start(case, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["overwrite", "stream append"])
-@pytest.mark.parametrize("moment", ["a split is there", "the version file is there", "the lease is taken"])
+@pytest.mark.parametrize(
+    ("kind", "moment"),
+    [
+        ("overwrite", "the version file is there"),
+        ("stream append", "the lease is taken"),
+        # Each starts Spark twice.
+        pytest.param("overwrite", "a split is there", marks=pytest.mark.long),
+        pytest.param("overwrite", "the lease is taken", marks=pytest.mark.long),
+        pytest.param("stream append", "a split is there", marks=pytest.mark.long),
+        pytest.param("stream append", "the version file is there", marks=pytest.mark.long),
+    ],
+)
 def test_a_driver_that_is_killed_at_work_is_followed_by_one_that_ends_the_same(
     kind,
     moment,
