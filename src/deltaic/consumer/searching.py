@@ -30,9 +30,14 @@ TABLE_VERSION_TAG = "deltaic.table.version"
 """Header tag of a blob: the version of the table that it holds the rows of."""
 
 
-def table_version_of(state: ReadState) -> int | None:
-    """The table version of which a state holds the rows; None if it was not made from a table."""
-    text = state.header_tags.get(TABLE_VERSION_TAG, "")
+def text_name(version: int, type_name: str) -> str:
+    """What the index of a type is called that a chain carries itself."""
+    return f"text-{version}-{type_name}.split"
+
+
+def table_version_of(header_tags: Mapping[str, str]) -> int | None:
+    """The table version of which a state holds the rows, by its header tags; None if it was not made from a table."""
+    text = header_tags.get(TABLE_VERSION_TAG, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
@@ -85,7 +90,7 @@ def search_table(table: "Table", lookup: Lookup, type_name: str, query: Any, **o
         NotFoundError: the table has no such version any more, or the state was not made from a table.
         InputError: the type has no primary key that the table knows.
     """
-    version = table_version_of(lookup.state)
+    version = table_version_of(lookup.state.header_tags)
     if version is None:
         raise NotFoundError("the loaded version was not published from a table: there is nothing to search in")
     try:
@@ -145,7 +150,7 @@ def search_chain(
     from deltaic.table.search.splits import SearchedSplit
     from deltaic.table.split import SplitCache
 
-    name = f"text-{version}-{type_name}.split"
+    name = text_name(version, type_name)
     entry = Announcements(settings.store).entry_of(version)
     artifact = None if entry is None else entry.artifact(name)
     if artifact is None:

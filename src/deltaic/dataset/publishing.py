@@ -19,7 +19,7 @@ from deltaic.producer.populate import Population
 from deltaic.producer.report import Cycle
 from deltaic.producer.validators import Candidate, DuplicateKeys, ValidationResult
 from deltaic.schema.evolve import compare
-from deltaic.state.read import ReadState
+from deltaic.schema.schemas import SchemaSet
 
 if TYPE_CHECKING:
     from deltaic.dataset.dataset import Dataset
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltaic.table.rows.table import Table
     from deltaic.table.rows.view import TableView
 
-__all__ = ["TABLE_VERSION_TAG", "AllRows", "Published", "publish_table", "table_version_of"]
+__all__ = ["TABLE_VERSION_TAG", "AllRows", "Published", "publish_table", "reason_for_all", "table_version_of"]
 
 EngineName = Literal["auto", "embedded", "spark"]
 
@@ -48,7 +48,8 @@ class Published:
     table_version: int
     from_table_version: int | None
     """The table version of the dataset's version before; None if it had none."""
-    rows_read: int
+    rows_read: int | None
+    """None where tasks of a cluster read them and nobody counted."""
     engine: str = "embedded"
     columns_added: tuple[str, ...] = ()
     """Columns that the table had and the model had not: the model has them now."""
@@ -89,6 +90,47 @@ def publish_table(
     return _Publish(dataset, producer, version, full, note, growth).run()
 
 
+def reason_for_all(
+    table: "Table",
+    view: "TableView",
+    producer: "Producer",
+    root: str,
+    schemas: SchemaSet | None,
+    before: int | None,
+    *,
+    full: bool,
+) -> str | None:
+    """Why all rows of a version must be read; None if the changes are enough.
+
+    Args:
+        table: the table.
+        view: the version of it that is published.
+        producer: of the chain.
+        root: the type of the rows.
+        schemas: of the dataset's version before; None if there is none.
+        before: the table version of that one.
+        full: whether the caller wants all of them.
+    """
+    key = key_columns(producer.model, root)
+    if full:
+        return "asked for"
+    if schemas is None:
+        return "the first version"
+    if before is None:
+        return "the version before was not made from the table"
+    if not key:
+        return f"type {root} has no key by which rows could be told apart"
+    if key != view.reader.schema.key:
+        return f"the table is not keyed by {', '.join(key)}"
+    if len(compare(schemas, producer.model.schemas)):
+        return "the model changed"
+    if before > view.version:
+        return f"the table goes back from version {before} to {view.version}"
+    if before not in table.versions():
+        return f"the table's version {before} is gone from its history"
+    return None
+
+
 class _Publish:
     """One publish in this process."""
 
@@ -112,8 +154,9 @@ class _Publish:
         """Publish; gives the report."""
         self.producer.restore()
         state = self.producer.state
-        before = None if state is None else table_version_of(state)
-        reason = self._reason_for_all(state, before)
+        before = None if state is None else table_version_of(state.header_tags)
+        schemas = None if state is None else state.schemas
+        reason = reason_for_all(self.table, self.view, self.producer, self.root, schemas, before, full=self.full)
         tags = {**self.producer.header_tags, TABLE_VERSION_TAG: str(self.view.version)}
         validators = self.producer.validators
         if self.key:
@@ -148,26 +191,6 @@ class _Publish:
             columns_added=added,
             columns_removed=removed,
         )
-
-    def _reason_for_all(self, state: ReadState | None, before: int | None) -> str | None:
-        """Why all rows must be read; None if the changes are enough."""
-        if self.full:
-            return "asked for"
-        if state is None:
-            return "the first version"
-        if before is None:
-            return "the version before was not made from the table"
-        if not self.key:
-            return f"type {self.root} has no key by which rows could be told apart"
-        if self.key != self.table.at(version=self.view.version).reader.schema.key:
-            return f"the table is not keyed by {', '.join(self.key)}"
-        if len(compare(state.schemas, self.producer.model.schemas)):
-            return "the model changed"
-        if before > self.view.version:
-            return f"the table goes back from version {before} to {self.view.version}"
-        if before not in self.table.versions():
-            return f"the table's version {before} is gone from its history"
-        return None
 
     def _all(self, cycle: Population) -> None:
         cycle.add_arrow(self.root, self._counted(self.view.scan()))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deltaic.consumer.searching import ORDINAL_COLUMN, text_name
 from deltaic.errors import InputError, MissingExtraError, NotFoundError
 from deltaic.producer.attachments import AttachedFile
 from deltaic.producer.validators import Candidate
@@ -18,14 +19,8 @@ from deltaic.schema.types import ObjectSchema
 if TYPE_CHECKING:
     from deltaic.table.split.mapping import ColumnIndex
 
-ORDINAL_COLUMN = "_ordinal"
 KIND = "text"
 _TYPE_NAME = re.compile(r"[A-Za-z0-9_]{1,200}")
-
-
-def text_name(version: int, type_name: str) -> str:
-    """What the index of a type is called."""
-    return f"{KIND}-{version}-{type_name}.split"
 
 
 class TextIndex:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltaic.binary.cursor import Cursor
-from deltaic.consumer.searching import TABLE_VERSION_TAG
+from deltaic.consumer.searching import TABLE_VERSION_TAG, table_version_of
 from deltaic.dataset.columns import Growth, key_columns, root_type
-from deltaic.dataset.publishing import AllRows, Published
-from deltaic.errors import DeltaicError, InputError, NotFoundError
+from deltaic.dataset.publishing import AllRows, Published, reason_for_all
+from deltaic.errors import InputError, NotFoundError
 from deltaic.limits import DEFAULT_LIMITS
 from deltaic.producer.validators import DuplicateKeys
-from deltaic.schema.evolve import compare
 from deltaic.schema.schemas import SchemaSet
 from deltaic.spark.build import choose_engine, publish, publish_changes
 from deltaic.spark.build_sources import Input
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from deltaic.dataset.dataset import Dataset
     from deltaic.producer.producer import Producer
-    from deltaic.table.rows.view import TableView
 
 log = logging.getLogger("deltaic.spark")
 
@@ -118,15 +116,20 @@ def publish_table(
         return None
     if producer.order != "canonical":
         raise InputError("Spark numbers records in canonical order: publish(order='canonical', spark=…)")
-    header = _announced_header(producer)
-    before = None if header is None else _table_version(header)
+    announced = _announced(producer)
+    header = None if announced is None else _header(producer, announced)
+    before = None if header is None else table_version_of(header.tags)
     key = key_columns(producer.model, root)
-    reason = _reason_for_all(full, header, before, key, view, producer, dataset)
+    schemas = None if header is None else SchemaSet(header.schemas)
+    reason = reason_for_all(dataset.table, view, producer, root, schemas, before, full=full)
+    if announced is not None and header is None and not full:
+        reason = f"version {announced} has no header file, which would tell of which table version it is"
     kept, validators = producer.header_tags, producer.validators
     producer.set_header_tags({**kept, TABLE_VERSION_TAG: str(view.version)})
     if key:
         twice = () if reason is None else (DuplicateKeys(root),)
         producer.validators = (*validators, *twice, AllRows.of(root, view, key, url))
+    read: int | None
     try:
         if reason is None:
             assert before is not None
@@ -134,7 +137,7 @@ def publish_table(
             changed = ChangedRows(url, before, view.version, gone=False, size_bytes=size)
             gone = ChangedRows(url, before, view.version, gone=True, size_bytes=size)
             cycle = publish_changes(spark, producer, {root: [changed]}, {root: [gone]}, note=note)
-            reason, mode, read = "rows that changed", "incremental", 0
+            reason, mode, read = "rows that changed", "incremental", None
         else:
             cycle = publish(spark, producer, {root: rows}, note=note)
             mode, read = "full", view.count()
@@ -155,53 +158,21 @@ def publish_table(
     )
 
 
-def _reason_for_all(
-    full: bool,
-    header: Header | None,
-    before: int | None,
-    key: tuple[str, ...],
-    view: "TableView",
-    producer: "Producer",
-    dataset: "Dataset",
-) -> str | None:
-    """Why all rows must be read; None if the changes are enough."""
-    if full:
-        return "asked for"
-    if header is None:
-        return "the first version"
-    if before is None:
-        return "the version before was not made from the table"
-    if not key or key != view.reader.schema.key:
-        return "there is no key by which rows could be told apart"
-    if len(compare(SchemaSet(header.schemas), producer.model.schemas)):
-        return "the model changed"
-    if before > view.version:
-        return f"the table goes back from version {before} to {view.version}"
-    if before not in dataset.table.versions():
-        return f"the table's version {before} is gone from its history"
-    return None
-
-
-def _announced_header(producer: "Producer") -> Header | None:
-    """The header of the announced version: small, so that no state is loaded for it here."""
+def _announced(producer: "Producer") -> int | None:
     try:
-        version = producer.announcements.read().version()
+        return producer.announcements.read().version()
     except NotFoundError:
-        version = None
-    if version is None:
         return None
+
+
+def _header(producer: "Producer", version: int) -> Header | None:
+    """The header of a version, if it has a file of its own: small, so that no state is loaded for it here."""
     name = str(BlobName.header(version))
     try:
         data = producer.store.get_range(name, 0, _HEADER_BYTES)
-        return read_header(Cursor(data, name), DEFAULT_LIMITS)
-    except DeltaicError:
-        log.info("version %d has no header file: its table version is not known", version)
+    except NotFoundError:
         return None
-
-
-def _table_version(header: Header) -> int | None:
-    text = header.tags.get(TABLE_VERSION_TAG, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    return read_header(Cursor(data, name), DEFAULT_LIMITS)
 
 
 def _url(dataset: "Dataset") -> str:

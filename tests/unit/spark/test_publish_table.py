@@ -99,3 +99,13 @@ def test_what_tasks_cannot_see_is_refused(spark: Any) -> None:
     dataset.table.append(rows(1))
     with pytest.raises(InputError, match="memory"):
         dataset.publish(engine="spark", spark=spark)
+
+
+def test_a_version_without_a_header_file_is_followed_by_all_rows_and_says_why(
+    tmp_path: pathlib.Path, spark: Any
+) -> None:
+    dataset = made(tmp_path / "d")
+    dataset.publish(engine="spark", spark=spark, header_file=False)
+    dataset.table.append(rows(70))
+    published = dataset.publish(engine="spark", spark=spark, header_file=False)
+    assert published.mode == "full" and "no header file" in published.reason

@@ -30,7 +30,6 @@ from deltaic.table.companion.parquet import SourceReader
 from deltaic.table.companion.refresh import Difference, Refresh, by_partition, compare, packed, splits_to_remove
 from deltaic.table.companion.source import (
     DELTA_VERSION_KEY,
-    SOURCE_KEY,
     Listing,
     Source,
     SourceDescription,
@@ -42,6 +41,7 @@ from deltaic.table.companion.source import (
 )
 from deltaic.table.companion.status import CompanionExplain, Status
 from deltaic.table.predicate import Predicate
+from deltaic.table.protocol import COMPANION_KEY
 from deltaic.table.rows.filetable import RowFiles
 from deltaic.table.rows.matching import Where, as_predicate, check_columns, weakened
 from deltaic.table.rows.partitioning import partition_values
@@ -156,7 +156,7 @@ class Companion:
             partition_by=table_schema.partition_by,
             name=name,
             description=description,
-            configuration={**carried, SOURCE_KEY: said.to_json()},
+            configuration={**carried, COMPANION_KEY: said.to_json()},
             settings=settings,
             **given,
         )

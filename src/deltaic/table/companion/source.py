@@ -18,11 +18,11 @@ from deltaic.storage import Store, open_store
 from deltaic.storage.local import LocalStore
 from deltaic.storage.names import check_key
 from deltaic.table.actions import NULL_PARTITION
+from deltaic.table.protocol import COMPANION_KEY
 
-SOURCE_KEY = "deltaic.companion"
-"""The key of the configuration that makes a table a companion: its source, as JSON."""
 DELTA_VERSION_KEY = "deltaic.companion.version"
 """The Delta version that the newest refresh saw."""
+
 
 SourceKind = Literal["parquet", "delta"]
 _SUFFIXES = (".parquet", ".parq")
@@ -44,13 +44,13 @@ class SourceDescription(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, configuration: Mapping[str, str], where: str) -> "SourceDescription":
         """The source of a table; InputError if the table is no companion."""
-        text = configuration.get(SOURCE_KEY)
+        text = configuration.get(COMPANION_KEY)
         if text is None:
             raise InputError(f"{where} is no companion: open it as a table")
         try:
             found = msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DecodeError("BadCompanion", f"{SOURCE_KEY} is not what it must be: {error}", where) from error
+            raise DecodeError("BadCompanion", f"{COMPANION_KEY} is not what it must be: {error}", where) from error
         if found.format != 1:
             raise DecodeError("UnknownVersion", f"a companion of format {found.format}: update deltaic", where)
         return found

@@ -22,6 +22,7 @@ import pyarrow as pa
 from deltaic.errors import InputError
 from deltaic.schema.model import Model
 from deltaic.storage import Store
+from deltaic.table.protocol import COMPANION_KEY
 from deltaic.table.rows.altering import SchemaOperations
 from deltaic.table.rows.changes import change_schema, row_changes
 from deltaic.table.rows.constraints import kept_checks, named_checks
@@ -39,9 +40,6 @@ from deltaic.table.split import ColumnIndex, SplitCache
 
 if TYPE_CHECKING:
     from deltaic.table.history import Entry
-
-COMPANION_KEY = "deltaic.companion"
-"""In the configuration of an index over files that lie elsewhere."""
 
 
 class Table(RowOperations, SchemaOperations, Maintenance, RowSearch):

@@ -213,9 +213,6 @@ def pack_files(
 
 def split_tags(described: Description, description: bytes) -> dict[str, str]:
     """The tags of a split of ours: its id, its engine, and the checksums of what is read first."""
-    return {
-        TAG_SPLIT: described.split_id,
-        TAG_ENGINE: described.engine,
-        TAG_DESCRIPTION: checksum(description),
-        TAG_ROWS: described.members[ROWS_NAME],
-    }
+    tags = {TAG_SPLIT: described.split_id, TAG_ENGINE: described.engine, TAG_DESCRIPTION: checksum(description)}
+    # A companion's rows lie elsewhere.
+    return {**tags, TAG_ROWS: described.members[ROWS_NAME]} if ROWS_NAME in described.members else tags
