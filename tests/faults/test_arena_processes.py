@@ -280,7 +280,10 @@ def test_followers_killed_at_random_harm_nobody_and_leak_nothing(
     arena = Arena(folder)
     last = len(chain.contents) - 1
     assert content_of(arena.refresh(last, chain.make(last))) == chain.contents[last]
-    arena.refresh(last - 1, chain.make(last - 1))
+    # A follower that came late and was killed may have left an old version as the newest state, and that stays while
+    # one is made from another. A walk makes each state from the newest, so it ends with those two alone.
+    for version in range(len(chain.contents)):
+        arena.refresh(version, chain.make(version))
     gc.collect()
     assert len(arena.versions()) <= 2
     # Two states, and spare files of at most 8 MB for a state as small as this one.
