@@ -6,6 +6,7 @@
     ├── DecodeError(ValueError)       the bytes are not what their format says; has code, reason, at
     │   ├── ChecksumError             the bytes are not those that were written
     │   └── LimitError                the bytes ask for more than `deltaic.limits` allows
+    ├── RegistryError(ValueError)     a field reference, path or registry; has code, reason, offset, version, index
     ├── NotFoundError(LookupError)    no such dataset, type, field, version
     │   └── MissingKeyError(KeyError)   no record with the key that `[key]` asked for; has type_name, key
     ├── ChainError                    no way from one version to another
@@ -55,6 +56,31 @@ class ChecksumError(DecodeError):
 
 class LimitError(DecodeError):
     """The bytes ask for more than the limits allow."""
+
+
+class RegistryError(DeltaicError, ValueError):
+    """A field reference, a field path or a registry is not what its format says, or names what is not there.
+
+    `code` is the name that the format page gives the condition; `offset` is the byte (of a path: the character)
+    where it was found; version and index are those of the reference. What is not known is None.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        reason: str,
+        offset: int | None = None,
+        version: int | None = None,
+        index: int | None = None,
+    ) -> None:
+        super().__init__(code, reason, offset, version, index)
+        self.code, self.reason = code, reason
+        self.offset, self.version, self.index = offset, version, index
+
+    def __str__(self) -> str:
+        known = (("at byte", self.offset), ("version", self.version), ("field", self.index))
+        where = ", ".join(f"{name} {value}" for name, value in known if value is not None)
+        return f"{self.reason} ({where})" if where else self.reason
 
 
 class NotFoundError(DeltaicError, LookupError):

@@ -59,3 +59,21 @@ def vector_delta(
         failed += result.failure is not None
     print(f"{passed} passed, {failed} failed")
     raise typer.Exit(1 if failed else 0)
+
+
+@app.command("field-registry")
+def field_registry(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder of recorded field references and registries.")
+    ],
+) -> None:
+    """Run every recorded case of references and registries: one line each, then `N passed, M failed`."""
+    from deltaic.testing import field_registry_conformance
+
+    passed = failed = 0
+    for result in field_registry_conformance.run_folder(folder):
+        print(result)
+        passed += result.passed
+        failed += result.failure is not None
+    print(f"{passed} passed, {failed} failed")
+    raise typer.Exit(1 if failed else 0)

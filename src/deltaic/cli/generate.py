@@ -3,12 +3,14 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from deltaic.cli.opening import is_file
+from deltaic.schema.classes import VectorColumn
 from deltaic.schema.mapping import TYPES_TAG
 from deltaic.schema.model import Model
 from deltaic.schema.schemas import SchemaSet
@@ -87,4 +89,6 @@ def model_of(url: str, version: int | None = None) -> Model:
     from deltaic.cli.opening import open_state
 
     state = open_state(url, version)
-    return Model.from_schemas(SchemaSet(state.schemas), state.header_tags.get(TYPES_TAG, ""))
+    model = Model.from_schemas(SchemaSet(state.schemas), state.header_tags.get(TYPES_TAG, ""))
+    vectors = (VectorColumn(*names, column.dimensions) for names, column in state.vectors.items())
+    return replace(model, vectors=tuple(vectors))

@@ -21,7 +21,9 @@ from deltaic.compare.history import history as key_history
 from deltaic.compare.json_text import as_json as plain_json
 from deltaic.compare.keys import declared_key, find_by_key, key_values
 from deltaic.compare.statistics import type_statistics
+from deltaic.compare.vectors import columns_of
 from deltaic.errors import InputError
+from deltaic.kernels.content import Numbers
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.read import ReadState
 
@@ -171,7 +173,7 @@ def stats(
         _print_table(table)
         print(f"{sum(one.total_bytes for one in found):,} bytes in {len(found)} types")
         return
-    cost = type_footprint(state[type_name].data)
+    cost = type_footprint(state[type_name].data, columns_of(state, type_name))
     fields = type_statistics(state, type_name, top=top)
     if as_json:
         _print_json({**cost.to_dict(), "statistics": [one.to_dict() for one in fields]})
@@ -183,7 +185,7 @@ def stats(
     _print_table(table)
     table = _table("field", "type", ">nulls", ">distinct", ">min", ">max", ">mean", "most frequent")
     for one_field in fields:
-        often = ", ".join(f"{shown(plain_json(value), 30)} ×{count:,}" for value, count in one_field.top)
+        often = ", ".join(f"{_frequent(value)} ×{count:,}" for value, count in one_field.top)
         mean = "" if one_field.mean is None else f"{one_field.mean:,.4g}"
         ends = ("" if end is None else f"{end}" for end in (one_field.min, one_field.max))
         _row(table, one_field.name, one_field.type, one_field.nulls, one_field.distinct, *ends, mean, often)
@@ -218,6 +220,10 @@ def export(
         _print_json({"type": type_name, "format": format_name, "records": count, "file": str(output)})
     else:
         print(f"{count:,} records of {type_name} in {output}")
+
+
+def _frequent(value: Any) -> str:
+    return shown(value) if isinstance(value, Numbers) else shown(plain_json(value), 30)
 
 
 def _print_diff(found: StateDiff, limit: int) -> None:

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from deltaic.compare.json_text import as_json
 from deltaic.compare.logical_values import JSON_TEXTS, json_text
+from deltaic.kernels.content import Numbers
 from deltaic.schema.types import FieldType, MapSchema, ObjectSchema, Schema, SetSchema
 from deltaic.state.read import ReadState
 
@@ -27,6 +31,8 @@ class Missing(Enum):
         return False
 
 
+_SHOWN_NUMBERS = 4
+
 MISSING = Missing.MISSING
 """Stands where a model has no such field, a list no such place, a map no such key."""
 
@@ -41,6 +47,8 @@ class Difference:
     after: Any
 
     def __str__(self) -> str:
+        if isinstance(self.before, Numbers) and isinstance(self.after, Numbers):
+            return f"{self.path}: {moved_text(self.before, self.after)}"
         return f"{self.path or '(record)'}: {shown(self.before)} -> {shown(self.after)}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,11 +64,40 @@ def shown(value: Any, limit: int = 200) -> str:
     """A value for people: `missing`, `null`, `""` and `[]` are told apart."""
     if value is MISSING:
         return "missing"
+    if isinstance(value, Numbers):
+        return vector_text(value)
     plain = _readable(value)
     text = json.dumps(plain, ensure_ascii=False)
     if not _printable(text):
         text = json.dumps(plain)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def vector_text(value: Numbers) -> str:
+    """A vector for people: its first numbers, how many there are, and how long it is."""
+    numbers = np.asarray(value, np.float32)
+    first = ", ".join(numbers[:_SHOWN_NUMBERS].astype(str).tolist())
+    if len(numbers) <= _SHOWN_NUMBERS:
+        return f"[{first}]"
+    return f"[{first}, … {len(numbers)} numbers, norm {_norm(numbers):.4g}]"
+
+
+def moved_text(before: Numbers, after: Numbers) -> str:
+    """How a vector changed, for people: at how many places, where first, and how far it went."""
+    old, new = np.asarray(before, np.float32), np.asarray(after, np.float32)
+    if len(old) != len(new):
+        return f"{vector_text(before)} -> {vector_text(after)}"
+    places = np.flatnonzero(old.view(np.uint32) != new.view(np.uint32))
+    first = ", ".join(f"[{place}] {old[place]} -> {new[place]}" for place in places[:_SHOWN_NUMBERS].tolist())
+    more = ", …" if len(places) > _SHOWN_NUMBERS else ""
+    with np.errstate(all="ignore"):
+        far = _norm(new.astype(np.float64) - old)
+    return f"{len(places)} of {len(old)} numbers, distance {far:.4g}: {first}{more}"
+
+
+def _norm(numbers: NDArray[np.floating[Any]]) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.sqrt(np.square(numbers, dtype=np.float64).sum()))
 
 
 def _printable(text: str) -> bool:
@@ -71,19 +108,23 @@ def _printable(text: str) -> bool:
     return True
 
 
-def _readable(value: Any) -> Any:
-    """A value for JSON with bytes as hex digits, and maps whose keys are no texts as pairs."""
+def _readable(value: Any, *, whole: bool = False) -> Any:
+    """A value for JSON with bytes as hex digits, maps whose keys are no texts as pairs, and vectors shortened unless
+    `whole`.
+    """
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
+    if isinstance(value, Numbers):
+        return _bits(value).hex() if whole else vector_text(value)
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
-            return {key: _readable(each) for key, each in value.items()}
-        return [[_readable(key), _readable(each)] for key, each in value.items()]
+            return {key: _readable(each, whole=whole) for key, each in value.items()}
+        return [[_readable(key, whole=whole), _readable(each, whole=whole)] for key, each in value.items()]
     if isinstance(value, JSON_TEXTS):
         return json_text(value)
     if hasattr(value, "type_name"):
         return f"{value.type_name} {value.ordinal}"
-    return [_readable(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_readable(each, whole=whole) for each in value] if isinstance(value, list | tuple) else value
 
 
 def differences(
@@ -176,9 +217,15 @@ def _maps(
 
 
 def _same(old: Any, new: Any) -> bool:
+    if isinstance(old, Numbers) or isinstance(new, Numbers):
+        return isinstance(old, Numbers) and isinstance(new, Numbers) and _bits(old) == _bits(new)
     return old is new or _text(old) == _text(new)
+
+
+def _bits(value: Numbers) -> bytes:
+    return np.asarray(value, np.float32).tobytes()
 
 
 def _text(value: Any) -> str:
     """A text that equal values share; sets inside sets keep their order, which is good enough for showing them."""
-    return "missing" if value is MISSING else json.dumps(_readable(value), sort_keys=True)
+    return "missing" if value is MISSING else json.dumps(_readable(value, whole=True), sort_keys=True)

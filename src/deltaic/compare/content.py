@@ -2,7 +2,8 @@
 
 Two records of any two states have the same digest if they read the same: same fields by name, references followed, sets
 and maps in whatever order. Ordinals, numbers of shards, buckets and the order of fields play no part. A field that a
-model lacks counts as null, and so does a reference to a boxed null; an empty text, list, set or map does not.
+model lacks counts as null, and so does a reference to a boxed null; an empty text, list, set or map does not. Vectors
+count like fields, by their bits.
 """
 
 from typing import Any
@@ -23,6 +24,7 @@ from deltaic.compare.digest import (
 )
 from deltaic.compare.links import edges_of, refers_to_itself, type_groups
 from deltaic.compare.traverse import add_children
+from deltaic.compare.vectors import columns_of, vector_digest
 from deltaic.schema.types import Field, FieldType, ListSchema, MapSchema, ObjectSchema, Schema
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.columns import FixedColumn
@@ -59,6 +61,9 @@ class ContentDigests:
 
     def of_field(self, type_name: str, name: str, ordinals: Ordinals) -> Digest:
         """The digests of one field of these records: of a value, or of what a reference leads to; 0 for null."""
+        vectors = self.state.vectors.get((type_name, name))
+        if vectors is not None:
+            return vector_digest(vectors, ordinals, self.seeds)
         schema = self.state.types[type_name].schema
         assert isinstance(schema, ObjectSchema)
         return self._field(type_name, schema.fields[schema.position(name)], ordinals)
@@ -122,8 +127,12 @@ class ContentDigests:
             if is_boxed(schema):
                 return self._field(type_name, schema.fields[0], ordinals)
             total = np.zeros((2, len(ordinals)), np.uint64)
+            vectors = columns_of(self.state, type_name)
             for field in schema.fields:
-                total += tagged(self._field(type_name, field, ordinals), self.seeds.of(f"field {field.name}"))
+                if field.name not in vectors:
+                    total += tagged(self._field(type_name, field, ordinals), self.seeds.of(f"field {field.name}"))
+            for name, column in vectors.items():
+                total += tagged(vector_digest(column, ordinals, self.seeds), self.seeds.of(f"field {name}"))
             total += self.seeds.of("object")
             return mixed(total)
         return self._collections(type_name, schema, ordinals)

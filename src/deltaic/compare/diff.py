@@ -28,6 +28,7 @@ from deltaic.compare.keys import declared_key, key_columns, key_digests, key_val
 from deltaic.compare.logical_values import logical_values
 from deltaic.compare.pairs import pair_equal
 from deltaic.compare.unchanged import unchanged
+from deltaic.compare.vectors import columns_of
 from deltaic.errors import NotFoundError, SchemaError
 from deltaic.schema.types import ObjectSchema
 from deltaic.state.bitset import EMPTY, OrdinalSet
@@ -142,11 +143,11 @@ class TypeDiff:
 
     @cached_property
     def fields(self) -> Mapping[str, FieldDiff]:
-        """For each field of an OBJECT type in how many modified records it differs."""
+        """For each field and vector of an OBJECT type in how many modified records it differs."""
         sides = [state.types[self.name].schema for state in (self.before, self.after) if self.name in state]
         if not all(isinstance(schema, ObjectSchema) for schema in sides):
             return {}
-        names = [[field.name for field in schema.fields] for schema in sides if isinstance(schema, ObjectSchema)]
+        names = [_field_names(state, self.name) for state in (self.before, self.after) if self.name in state]
         found = {}
         for name in dict.fromkeys(name for side in names for name in side):
             changed, was, now = self._field_changes(name)
@@ -169,8 +170,7 @@ class TypeDiff:
         """Per modified record: whether the field differs, whether it held a value before, whether it does after."""
         sides = []
         for digests, ordinals in zip(self._digests, (self.modified_before, self.modified_after), strict=True):
-            data = digests.state.types.get(self.name)
-            if data is not None and isinstance(data.schema, ObjectSchema) and data.schema.position(name) >= 0:
+            if self.name in digests.state and name in _field_names(digests.state, self.name):
                 sides.append(digests.of_field(self.name, name, ordinals))
             else:
                 sides.append(np.zeros((2, len(ordinals)), np.uint64))
@@ -369,6 +369,13 @@ def _diff_type(
         before, after = removed[old], added[new]
         removed, added = np.delete(removed, old), np.delete(added, new)
     return TypeDiff(name, digests, key, (added, removed, before, after), count)
+
+
+def _field_names(state: ReadState, type_name: str) -> list[str]:
+    """The names of the fields and vectors of an OBJECT type."""
+    schema = state.types[type_name].schema
+    own = [field.name for field in schema.fields] if isinstance(schema, ObjectSchema) else []
+    return list(dict.fromkeys((*own, *columns_of(state, type_name))))
 
 
 def record_value(state: ReadState, name: str, ordinal: int | None, max_depth: int = 64) -> Any:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from deltaic.compare.changes import shown
 from deltaic.compare.diff import record_value
-from deltaic.compare.json_text import JsonTexts, as_json, logical_texts
+from deltaic.compare.json_text import JsonTexts, as_json, logical_texts, vector_texts
 from deltaic.compare.logical_values import LogicalValues
+from deltaic.compare.vectors import columns_of
 from deltaic.errors import InputError, MissingExtraError
+from deltaic.kernels.content import Numbers
 from deltaic.schema.logical import LogicalType
 from deltaic.schema.types import FieldType, ObjectSchema
 from deltaic.state.columns import BytesColumn, Column, FixedColumn, InvalidText
@@ -50,18 +52,20 @@ def json_lines(
 def csv_lines(state: ReadState, type_name: str, *, ordinals: Any = None, logical: bool = True) -> Iterator[str]:
     """The records of an OBJECT type as CSV, with a line of names first.
 
-    Null is nothing, an empty text is `""`; lists, sets, maps and records are JSON in a cell. `logical` as for
-    `json_lines`.
+    Null is nothing, an empty text is `""`; lists, sets, maps, records and vectors are JSON in a cell.
+    `logical` as for `json_lines`.
     """
     schema = state[type_name].schema
     if not isinstance(schema, ObjectSchema):
         raise InputError(f"type {type_name} is a {schema.kind}: only an OBJECT has columns for CSV")
-    yield ",".join(_cell(field.name) for field in schema.fields)
+    vectors = columns_of(state, type_name)
+    fields = [field for field in schema.fields if field.name not in vectors]
+    yield ",".join(map(_cell, (*(field.name for field in fields), *vectors)))
     values = LogicalValues(state, logical=logical)
     for page in _pages(state, type_name, ordinals):
         texts = JsonTexts(state, logical=logical)
         columns = []
-        for field in schema.fields:
+        for field in fields:
             column = state[type_name].column(field.name, page)
             if field.referenced is None or field.referenced not in state:
                 columns.append(_cells(column, values.scalar(type_name, field)))
@@ -80,6 +84,8 @@ def csv_lines(state: ReadState, type_name: str, *, ordinals: Any = None, logical
             for row, cell in zip(rows.tolist(), found, strict=True):
                 cells[row] = cell
             columns.append(cells)
+        for vector in vectors.values():
+            columns.append(["" if text == "null" else _cell(text) for text in vector_texts(vector, page)])
         yield from map(",".join, zip(*columns, strict=True))
 
 
@@ -141,7 +147,7 @@ def _lines(value: Any, indent: str) -> Iterator[str]:
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _member(key if isinstance(key, str) else shown(key), item, indent)
-    elif isinstance(value, list) and value:
+    elif isinstance(value, list) and value and not isinstance(value, Numbers):
         for place, item in enumerate(value):
             yield from _member(f"[{place}]", item, indent)
     else:
@@ -149,7 +155,7 @@ def _lines(value: Any, indent: str) -> Iterator[str]:
 
 
 def _member(name: str, value: Any, indent: str) -> Iterator[str]:
-    if isinstance(value, dict | list) and value:
+    if isinstance(value, dict | list) and value and not isinstance(value, Numbers):
         yield f"{indent}{name}:"
         yield from _lines(value, indent + "  ")
     else:

@@ -1,17 +1,21 @@
 """What a state costs in memory, down to the field.
 
 A field of an OBJECT costs its bits in every slot, populated or not, and the bytes of its texts. A collection costs its
-pointers (and sizes) in every slot, and its elements or buckets. What is left over, slack behind arrays and the sets of
-populated ordinals, is overhead of the type.
+pointers (and sizes) in every slot, and its elements or buckets. A vector column costs four bytes for each dimension of
+every row of the chunks that hold a vector. What is left over, slack behind arrays and the sets of populated ordinals,
+is overhead of the type.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deltaic.compare.vectors import columns_of
 from deltaic.schema.types import ObjectSchema
 from deltaic.state.packed import packed
 from deltaic.state.read import ReadState
 from deltaic.state.type_data import TypeData
+from deltaic.state.vector_column import StoredVectors
 from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard
 
 
@@ -106,12 +110,12 @@ class _Sum:
 
 def footprint(state: ReadState) -> tuple[TypeFootprint, ...]:
     """What each type of a state costs, the most expensive first."""
-    found = [type_footprint(data) for data in state.types.values()]
+    found = [type_footprint(data, columns_of(state, name)) for name, data in state.types.items()]
     return tuple(sorted(found, key=lambda one: -one.total_bytes))
 
 
-def type_footprint(data: TypeData) -> TypeFootprint:
-    """What one type costs."""
+def type_footprint(data: TypeData, vectors: Mapping[str, StoredVectors] | None = None) -> TypeFootprint:
+    """What one type costs, with its vector columns."""
     sums: dict[str, _Sum] = {}
     slots = 0
     for number, shard in enumerate(data.shards):
@@ -122,9 +126,17 @@ def type_footprint(data: TypeData) -> TypeFootprint:
             _add_object(sums, data, shard, holes)
         else:
             _add_collection(sums, data, shard, holes)
-    fields = tuple(one.field(name) for name, one in sums.items())
+    columns = vectors or {}
+    fields = (*(one.field(name) for name, one in sums.items()), *map(_vector_field, columns, columns.values()))
     kind = data.schema.kind.value
-    return TypeFootprint(data.schema.name, kind, len(data.shards), len(data.populated), slots, fields, data.nbytes)
+    total_bytes = data.nbytes + sum(column.nbytes for column in columns.values())
+    return TypeFootprint(data.schema.name, kind, len(data.shards), len(data.populated), slots, fields, total_bytes)
+
+
+def _vector_field(name: str, column: StoredVectors) -> FieldFootprint:
+    row_bytes = 4 * column.dimensions
+    rows = sum(len(block) for _, block in column.blocks())
+    return FieldFootprint(name, 8.0 * row_bytes, rows * row_bytes, 0, (rows - len(column)) * row_bytes)
 
 
 def _add_object(sums: dict[str, _Sum], data: TypeData, shard: ObjectShard, holes: int) -> None:

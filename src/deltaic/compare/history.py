@@ -20,6 +20,7 @@ from deltaic.compare.diff import Counts, diff, record_value
 from deltaic.compare.json_text import as_json
 from deltaic.compare.keys import find_by_key, key_columns
 from deltaic.compare.unchanged import neighbours
+from deltaic.compare.vectors import shares_vectors
 from deltaic.errors import InputError
 from deltaic.state.read import ReadState
 
@@ -164,7 +165,7 @@ class _Walk:
         return int(found.min()) if len(found) else None
 
     def _same(self, before: ReadState, after: ReadState, old: int, new: int) -> bool:
-        if old == new and neighbours(before, after):
+        if old == new and neighbours(before, after) and shares_vectors(before, after):
             return True
         one = ContentDigests(before).of(self.type_name, np.array([old]))
         other = ContentDigests(after).of(self.type_name, np.array([new]))

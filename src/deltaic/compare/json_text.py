@@ -16,15 +16,20 @@ from numpy.typing import NDArray
 
 from deltaic.compare.links import refers_to_itself, type_groups
 from deltaic.compare.logical_values import JSON_TEXTS, LogicalValues, json_text, logical_list, stands_for_another
+from deltaic.compare.vectors import columns_of
 from deltaic.errors import InputError
+from deltaic.kernels.content import Numbers
 from deltaic.schema.logical import LogicalType
 from deltaic.schema.types import Field, FieldType, MapSchema, ObjectSchema
 from deltaic.state.columns import Column, FixedColumn
 from deltaic.state.ingest_plan import wrapped_type
 from deltaic.state.read import ReadState
 from deltaic.state.records import is_boxed
+from deltaic.state.vector_arrow import present_rows
+from deltaic.state.vector_column import StoredVectors
 
 Ordinals = NDArray[np.int64]
+_VECTOR_ROWS = 1024
 MAX_DEPTH = 64
 """How deep records are followed that refer to records of their own type."""
 
@@ -62,10 +67,16 @@ class JsonTexts:
             if is_boxed(schema):
                 column = self._state[type_name].column(schema.fields[0].name, ordinals)
                 return logical_texts(column, self._values.boxed(type_name, note), type_name)
-            columns = [self._field(type_name, field, ordinals) for field in schema.fields]
+            vectors = columns_of(self._state, type_name)
+            fields = [field for field in schema.fields if field.name not in vectors]
+            columns = [self._field(type_name, field, ordinals) for field in fields]
             if inside and wrapped_type(schema) is not None:
                 return columns[0]
-            names = [encode_basestring_ascii(field.name).replace("%", "%%") for field in schema.fields]
+            columns += [vector_texts(column, ordinals) for column in vectors.values()]
+            names = [
+                encode_basestring_ascii(name).replace("%", "%%")
+                for name in (*(field.name for field in fields), *vectors)
+            ]
             if self._skip_nulls:
                 return (
                     [_object(names, row) for row in zip(*columns, strict=True)] if columns else ["{}"] * len(ordinals)
@@ -132,6 +143,23 @@ def logical_texts(column: Column, note: LogicalType | None, where: str) -> list[
     return [json.dumps(as_json(value)) for value in logical_list(column, note, where)]
 
 
+def vector_texts(column: StoredVectors, ordinals: Ordinals) -> list[str]:
+    """The vectors of ordinals as JSON texts: the shortest numbers that give the same 32 bits again."""
+    texts = ["null"] * len(ordinals)
+    places = np.flatnonzero(present_rows(column, ordinals))
+    for start in range(0, len(places), _VECTOR_ROWS):
+        part = places[start : start + _VECTOR_ROWS]
+        rows = column.rows(ordinals[part])
+        numbers = rows.astype(str)
+        odd = ~np.isfinite(rows)
+        if odd.any():
+            numbers = numbers.astype(object)
+            numbers[odd] = [json.dumps(float(value)) for value in rows[odd]]
+        for place, row in zip(part.tolist(), numbers.tolist(), strict=True):
+            texts[place] = f"[{', '.join(row)}]"
+    return texts
+
+
 def scalar_texts(column: Column) -> list[str]:
     """The values of a column as JSON texts."""
     values = column.to_pylist()
@@ -176,6 +204,9 @@ def as_json(value: Any) -> Any:
         return [[as_json(key), as_json(item)] for key, item in value.items()]
     if hasattr(value, "_asdict"):
         return {"type": value.type_name, "ordinal": value.ordinal}
+    if isinstance(value, Numbers):
+        # The shortest numbers that give the same 32 bits again.
+        return [float(text) for text in np.asarray(value, np.float32).astype(str).tolist()]
     if isinstance(value, list | tuple):
         return [as_json(item) for item in value]
     if isinstance(value, JSON_TEXTS):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.errors import DecodeError
+from deltaic.kernels.content import Numbers
 from deltaic.schema.logical import LogicalType
 from deltaic.schema.mapping import TYPES_TAG, read_types_tag, to_python
 from deltaic.schema.types import Field, FieldType, ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
@@ -69,7 +70,12 @@ class LogicalValues:
             case ObjectSchema() if is_boxed(schema):
                 return logical_value(value, self.boxed(type_name, note), type_name)
             case ObjectSchema() if isinstance(value, dict):
-                found = {field.name: self._field(type_name, field, value[field.name]) for field in schema.fields}
+                found = {
+                    field.name: self._field(type_name, field, value[field.name])
+                    for field in schema.fields
+                    if not isinstance(value[field.name], Numbers)
+                }
+                found = {name: found.get(name, each) for name, each in value.items()}
                 # A type {value} in between only keeps what is null inside a collection.
                 return found["value"] if wrapped_type(schema) is not None and not root else found
             case MapSchema():

@@ -9,11 +9,15 @@ from numpy.typing import NDArray
 
 from deltaic.compare.digest import FIXED, column_digest, number_bits
 from deltaic.compare.json_text import as_json
+from deltaic.compare.vectors import columns_of, vector_digest
 from deltaic.errors import NotFoundError
+from deltaic.kernels.content import Numbers
 from deltaic.schema.types import FieldType, Kind, ObjectSchema
 from deltaic.state.columns import BytesColumn, Column, FixedColumn
 from deltaic.state.read import ReadState
 from deltaic.state.records import is_boxed
+from deltaic.state.vector_arrow import present_rows
+from deltaic.state.vector_column import CHUNK_ROWS, StoredVectors
 
 TOP = 10
 """How many of the most frequent values are given, unless told otherwise."""
@@ -32,12 +36,12 @@ class FieldStatistics:
     """Different values; for a reference, different records."""
     min: Any
     max: Any
-    """Smallest and largest value: of numbers and truth values, of the lengths of texts, of the sizes of collections.
-    None without values."""
+    """Smallest and largest value: of numbers and truth values, of the lengths of texts, of the sizes of collections, of
+    the norms of vectors. None without values."""
     mean: float | None
-    """Of numbers, of lengths in bytes of texts (as UTF-8), of sizes."""
+    """Of numbers, of lengths in bytes of texts (as UTF-8), of sizes, of norms."""
     top: tuple[tuple[Any, int], ...]
-    """The most frequent values and how often each occurs, most frequent first."""
+    """The most frequent values and how often each occurs, most frequent first; of vectors those that occur twice."""
     size_bytes: int
     """Memory that the field takes in the type itself, without what it refers to."""
 
@@ -72,11 +76,43 @@ def type_statistics(
     schema = view.schema
     if not isinstance(schema, ObjectSchema):
         return (_sizes(state, type_name, schema.kind, top),)
-    chosen = [field.name for field in schema.fields] if fields is None else list(fields)
+    vectors = columns_of(state, type_name)
+    known = dict.fromkeys((*(field.name for field in schema.fields), *vectors))
+    chosen = list(known) if fields is None else list(fields)
     for name in chosen:
-        if schema.position(name) < 0:
+        if name not in known:
             raise NotFoundError(f"type {type_name} has no field {name!r}")
-    return tuple(_field(state, type_name, schema, name, top) for name in chosen)
+    return tuple(
+        _vectors(state, type_name, name, vectors[name], top)
+        if name in vectors
+        else _field(state, type_name, schema, name, top)
+        for name in chosen
+    )
+
+
+def _vectors(state: ReadState, type_name: str, name: str, column: StoredVectors, top: int) -> FieldStatistics:
+    ordinals = state[type_name].populated.ordinals()
+    there = ordinals[present_rows(column, ordinals)]
+    values, first, often = np.unique(vector_digest(column, there, FIXED)[0], return_index=True, return_counts=True)
+    chosen = np.argsort(-often, kind="stable")[:top]
+    chosen = chosen[often[chosen] > 1]
+    shown = [Numbers(row) for row in column.rows(there[first[chosen]]).tolist()]
+    norms = _norms(column, there)
+    norms = norms[~np.isnan(norms)]
+    low, high, mean = (float(norms.min()), float(norms.max()), float(norms.mean())) if len(norms) else (None,) * 3
+    frequent = tuple(zip(shown, often[chosen].tolist(), strict=True))
+    kind = f"vector[{column.dimensions}]"
+    nulls = len(ordinals) - len(there)
+    return FieldStatistics(name, kind, len(ordinals), nulls, len(values), low, high, mean, frequent, column.nbytes)
+
+
+def _norms(column: StoredVectors, ordinals: NDArray[np.int64]) -> NDArray[np.float64]:
+    found = np.zeros(len(ordinals), np.float64)
+    with np.errstate(all="ignore"):
+        for start in range(0, len(ordinals), CHUNK_ROWS):
+            rows = column.rows(ordinals[start : start + CHUNK_ROWS])
+            found[start : start + CHUNK_ROWS] = np.sqrt(np.square(rows, dtype=np.float64).sum(axis=1))
+    return found
 
 
 def _field(state: ReadState, type_name: str, schema: ObjectSchema, name: str, top: int) -> FieldStatistics:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deltaic.compare.digest import number_bits
 from deltaic.compare.links import edges_of, type_groups
+from deltaic.compare.vectors import changed_vectors
 from deltaic.schema.types import ObjectSchema, Schema
 from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.columns import BytesColumn, Column, FixedColumn
@@ -20,7 +21,9 @@ Mask = NDArray[np.bool_]
 
 
 def neighbours(before: ReadState, after: ReadState) -> bool:
-    """True if one state was made from the other by a single delta: what both populate is the same record then."""
+    """True if one state was made from the other by a single delta: what both populate is the same record then, though
+    its vectors may be others.
+    """
     return _made_from(before, after) or _made_from(after, before)
 
 
@@ -29,15 +32,19 @@ def unchanged(before: ReadState, after: ReadState) -> dict[str, OrdinalSet]:
     few: other ordinals may hold equal records.
     """
     shared = [name for name in before.types if name in after.types]
-    close = before is after or neighbours(before, after)
+    close = sound = before is after or neighbours(before, after)
     same: dict[str, OrdinalSet] = {}
     for name in shared:
         one, other = before.types[name], after.types[name]
         both = one.populated.intersection(other.populated)
         if not close:
             both = _equal_at_home(before, after, name, both) if _alike(before, after, name) else EMPTY
+        changed = changed_vectors(before, after, name) if both else EMPTY
+        if changed:
+            # A record keeps its ordinal when only its vector changes, and those that refer to it read differently too.
+            both, sound = both.difference(changed), False
         same[name] = both
-    return same if close else _sound(after, same)
+    return same if sound else _sound(after, same)
 
 
 def _made_from(before: ReadState, after: ReadState) -> bool:

@@ -19,7 +19,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -38,6 +38,7 @@ from deltaic.consumer.refresh import Cancelled, Loaded
 from deltaic.consumer.refresher import DoubleSnapshot, Refresher, Settings
 from deltaic.consumer.report import Refresh, Status
 from deltaic.consumer.sharing import Share
+from deltaic.consumer.vector_parts import missing_vectors
 from deltaic.errors import DeltaicError, InputError, NotFoundError
 from deltaic.index.catalog import Lookup
 from deltaic.index.tables import KeylessTable, TypeTable
@@ -52,6 +53,7 @@ from deltaic.storage.watch import MAX_DELAY_SECONDS, Watcher
 from deltaic.wire.append import AppendMode
 
 if TYPE_CHECKING:
+    from deltaic.consumer.feed import ChangeFeed, FeedStep
     from deltaic.consumer.searching import Hits
     from deltaic.index.typed_table import TypedTable
     from deltaic.table.rows.table import Table
@@ -291,6 +293,41 @@ class Consumer:
         with self._refresher.exclusively():
             return self._refresher.refresh(to)
 
+    def changes(
+        self,
+        from_version: int,
+        to_version: int | None = None,
+        *,
+        before: bool = False,
+        types: Sequence[str] | None = None,
+    ) -> "ChangeFeed":
+        """What changed between two versions of the chain, step by step, as patches. What is loaded stays loaded.
+
+        Args:
+            from_version: the version before the first step.
+            to_version: the version after the last one; the announced one by default. Older than `from_version`: the
+                steps back.
+            before: give the values before, too, as expected previous values.
+            types: tell of these only; by default of those with a primary key, and of those that nobody refers to.
+
+        Raises:
+            ChainError: as the feed is read, if no blobs lead from the one version to the other.
+        """
+        from deltaic.consumer.feed import changes_between
+
+        return changes_between(self, from_version, to_version, before=before, types=types)
+
+    def follow_changes(self, *, before: bool = False, types: Sequence[str] | None = None) -> "Iterator[FeedStep]":
+        """What each refresh changes from now on, as patches; follows in the background meanwhile.
+
+        Args:
+            before: give the values before, too.
+            types: tell of these only.
+        """
+        from deltaic.consumer.feed import follow_changes
+
+        return follow_changes(self, before=before, types=types)
+
     def forget_failures(self) -> None:
         """Let blobs that failed be tried again at once."""
         self._refresher.failed.clear()
@@ -452,6 +489,7 @@ class Consumer:
             states_held=len(self._keeper.held()),
             running=self.running,
             shared=loaded is not None and loaded.shared,
+            missing_vectors=() if loaded is None else tuple(sorted(map(".".join, missing_vectors(loaded.base)))),
         )
 
     def held_states(self) -> tuple[HeldState, ...]:

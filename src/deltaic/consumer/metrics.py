@@ -37,6 +37,8 @@ class Counts:
     appended_skipped_fields: int = 0
     """Fields with values that this consumer does not have, or has with another type."""
     appended_seconds: float = 0.0
+    vector_bytes: int = 0
+    """Bytes of vector parts, from the store or from copies."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By step of a refresh, all together."""
     version: int | None = None
@@ -76,6 +78,7 @@ class ConsumerMetrics(RefreshListener):
                 appended_values=old.appended_values + sum(one.values for one in appended),
                 appended_skipped_fields=old.appended_skipped_fields + sum(one.skipped_fields for one in appended),
                 appended_seconds=old.appended_seconds + sum(one.seconds for one in appended),
+                vector_bytes=old.vector_bytes + sum(step.vector_bytes for step in refresh.steps),
                 seconds=seconds,
                 version=refresh.to_version,
                 last_refresh_seconds=refresh.total_seconds,

@@ -4,7 +4,7 @@ States on the way are seen by nobody. If a blob fails, `StepFailed` says which, 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from deltaic.consumer.apply import StateMaker, changed_ordinals, read_step
@@ -13,6 +13,7 @@ from deltaic.consumer.changes import Step
 from deltaic.consumer.fetch import Fetcher
 from deltaic.consumer.report import RefreshStep
 from deltaic.consumer.route import Route
+from deltaic.consumer.vector_parts import ColumnKey, keeps_column, missing_vectors, with_part
 from deltaic.errors import DeltaicError, StorageError
 from deltaic.index.catalog import Lookup
 from deltaic.index.index_set import IndexSet
@@ -20,6 +21,7 @@ from deltaic.limits import Limits
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
 from deltaic.storage.chain import BlobName
+from deltaic.vector.names import part_name
 from deltaic.wire.append import AppendMode
 
 
@@ -88,6 +90,7 @@ class Walk:
         limits: bounds on what the bytes may ask for.
         cancelled: True if the walk should end early.
         append: what is taken of appended sections.
+        known: vector columns that the consumer had, or missed, before it starts with a snapshot.
     """
 
     route: Route
@@ -97,6 +100,7 @@ class Walk:
     limits: Limits
     cancelled: Callable[[], bool]
     append: AppendMode = AppendMode.OFF
+    known: Collection[ColumnKey] = ()
     _reports: list[RefreshStep] = field(default_factory=list)
     _touched: list[Step] = field(default_factory=list)
 
@@ -152,7 +156,7 @@ class Walk:
             self._reports.append(RefreshStep(str(step), fetched.size_bytes, fetched.from_cache, fetched.verified))
             made = read_step(state, step, fetched, self.filter, self.limits, self.append)
             self._reports[-1] = replace(self._reports[-1], appended=made.appended)
-            return made
+            return self._with_vectors(state, made, step)
         except StorageError:
             raise
         except DeltaicError as error:
@@ -160,6 +164,28 @@ class Walk:
         finally:
             # Fetching is counted where it happens.
             seconds["apply"] += time.perf_counter() - started - (seconds["fetch"] + seconds["verify"] - elsewhere)
+
+    def _with_vectors(self, before: ReadState | None, made: ReadState, step: BlobName) -> ReadState:
+        """The state after a step with the vectors of the part beside it."""
+        try:
+            part = self.fetcher.fetch_vectors(step, self.route, lambda key: keeps_column(made, key))
+        except StorageError as error:
+            raise _StoreFailed(error) from error
+        known = self.known if before is None else {*before.vectors, *missing_vectors(before)}
+        if part is None:
+            unread = part_name(step) in self.route.artifacts
+            return made if unread else with_part(before, made, step, None, known, self.limits)
+        report = self._reports[-1]
+        self._reports[-1] = replace(
+            report,
+            size_bytes=report.size_bytes + part.size_bytes,
+            from_cache=report.from_cache and part.from_cache,
+            verified=report.verified and part.verified,
+            vector_bytes=part.size_bytes,
+        )
+        base = before if step.from_version is not None else None
+        # A file that is what was announced needs no second proof.
+        return with_part(base, made, step, part.data, known, self.limits, check=not part.verified)
 
 
 def attached(state: ReadState, version: int, start: ReadState | None, *, verifiable: bool) -> Walked:
@@ -175,5 +201,6 @@ def expected_bytes(route: Route) -> int:
     """How large the state will be at least, as far as the announcement tells; 0 if it goes on from another one."""
     if not route.plan.starts_with_snapshot:
         return 0
-    artifact = route.artifact(route.plan.steps[0])
-    return 0 if artifact is None else artifact.plain_size
+    first = route.plan.steps[0]
+    files = route.artifact(first), route.artifacts.get(part_name(first))
+    return sum(artifact.plain_size for artifact in files if artifact is not None)

@@ -28,6 +28,7 @@ from deltaic.consumer.report import Refresh, RefreshFailure
 from deltaic.consumer.route import Planner, Route, Router
 from deltaic.consumer.sharing import Share, open_states
 from deltaic.consumer.times import Times
+from deltaic.consumer.vector_parts import missing_vectors, step_checksum
 from deltaic.errors import ChainError, DeltaicError, InputError, NotFoundError
 from deltaic.index.catalog import Lookup
 from deltaic.index.index_set import IndexSet
@@ -238,12 +239,22 @@ class Refresher:
 
     def _walk(self, start: Loaded | None, route: Route, times: Times) -> Walked:
         settings = self.settings
-        fetcher = Fetcher(settings.store, settings.cache, self._backoff, settings.limits, settings.parts, times)
+        fetcher = Fetcher(
+            settings.store,
+            settings.cache,
+            self._backoff,
+            settings.limits,
+            settings.parts,
+            times,
+            keeps_all_vectors=settings.filter is None,
+        )
         state = None if start is None or route.plan.starts_with_snapshot else start.base
         if start is not None and not route.plan.steps:
             return attached(start.base, start.version, None, verifiable=start.verified)
         append = settings.schema_append
-        walk = Walk(route, state, fetcher, settings.filter, settings.limits, self._cancelled, append)
+        base = None if self.loaded is None else self.loaded.base
+        known = () if base is None else {*base.vectors, *missing_vectors(base)}
+        walk = Walk(route, state, fetcher, settings.filter, settings.limits, self._cancelled, append, known)
         verified = start is None or start.verified
         return walk.go(self._maker, self._fingerprint, verifiable=self._verifiable(), verified=verified)
 
@@ -314,11 +325,9 @@ class Refresher:
         return refresh
 
     def _remember(self, failed: StepFailed, route: Route) -> FailedTransition:
-        artifact = route.artifact(failed.step)
         # As text: a handler that keeps what it was given would keep the error, its frames, and their states.
         log.warning("%s cannot be applied: %s", failed.step, str(failed.error))
-        checksum = None if artifact is None else artifact.checksum
-        return self.failed.record(failed.step, checksum, failed.error, self.settings.clock())
+        return self.failed.record(failed.step, route.checksum(failed.step), failed.error, self.settings.clock())
 
     def _route(self, target: int, start: Loaded | None, allow: Callable[[int, int], bool]) -> Route:
         announcement = self.announcement
@@ -332,7 +341,12 @@ class Refresher:
         current = None if start is None else start.version
         entries = () if announcement.record is None else announcement.record.versions
         checksums = {artifact.name: artifact.checksum for entry in entries for artifact in entry.artifacts}
-        blocked = self.failed.blocked(self.settings.clock(), checksums)
+        announced = {
+            str(one.blob): step_checksum(one.blob, checksums) or ""
+            for one in self.failed.all()
+            if str(one.blob) in checksums
+        }
+        blocked = self.failed.blocked(self.settings.clock(), announced)
 
         def plan(chain: Chain) -> Plan:
             def planned(double_snapshot: bool) -> Plan:

@@ -23,6 +23,8 @@ class RefreshStep:
     """True if the state after it is one copy for all processes of the host."""
     appended: AppendReport | None = None
     """What its appended section did; None if it has none, or none was read."""
+    vector_bytes: int = 0
+    """Of the bytes, those of its vector part."""
 
     def to_dict(self) -> dict[str, Any]:
         """The step as plain values."""
@@ -32,6 +34,7 @@ class RefreshStep:
             "from_cache": self.from_cache,
             "verified": self.verified,
             "shared": self.shared,
+            "vector_bytes": self.vector_bytes,
             "appended": None if self.appended is None else asdict(self.appended),
         }
 
@@ -135,6 +138,9 @@ class Status:
     """True if it refreshes in the background."""
     shared: bool
     """True if the state is one copy for all processes of the host."""
+    missing_vectors: tuple[str, ...] = ()
+    """Vector columns that the chain has or had and this state lacks, because a blob came without its vector part:
+    `Movie.embedding`. They come back with the next snapshot that has one."""
 
     @property
     def healthy(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from deltaic.consumer.plan import Plan
+from deltaic.consumer.vector_parts import step_checksum
 from deltaic.errors import NotFoundError
 from deltaic.storage.announced import (
     MAX_RECORD_BYTES,
@@ -23,6 +24,7 @@ from deltaic.storage.announcement import Announcement
 from deltaic.storage.backoff import Backoff
 from deltaic.storage.chain import BlobKind, BlobName, Chain
 from deltaic.storage.store import Store
+from deltaic.vector.names import part_name
 
 Planner = Callable[[Chain], Plan]
 """Plans over a chain; everything but the chain is settled."""
@@ -42,6 +44,10 @@ class Route:
     def artifact(self, blob: BlobName) -> Artifact | None:
         """What was announced of a blob."""
         return self.artifacts.get(str(blob))
+
+    def checksum(self, step: BlobName) -> str | None:
+        """What was announced of the files of a step; None if nothing was."""
+        return step_checksum(step, {name: one.checksum for name, one in self.artifacts.items() if one is not None})
 
 
 @dataclass(slots=True)
@@ -75,7 +81,7 @@ class Router:
         chain = Chain.of_names(names)
         best = plan(chain)
         present = set(names)
-        needed = [str(name) for step in best.steps for name in (step, *_parts_of(step, self.parts))]
+        needed = [name for step in best.steps for name in _files_of(step, self.parts)]
         return Route(best, {name: None for name in needed if name in present}, versions=chain.versions())
 
     def _widened(self, usable: "_Usable", plan: Planner) -> Route:
@@ -94,9 +100,9 @@ class Router:
     def _route(self, plan: Plan, usable: "_Usable") -> Route:
         artifacts: dict[str, Artifact | None] = {}
         for step in plan.steps:
-            for blob in (step, *_parts_of(step, self.parts)):
-                if str(blob) in usable.artifacts:
-                    artifacts[str(blob)] = usable.artifacts[str(blob)]
+            for name in _files_of(step, self.parts):
+                if name in usable.artifacts:
+                    artifacts[name] = usable.artifacts[name]
         return Route(plan, artifacts, frozenset(usable.withdrawn), usable.chain().versions())
 
     def _names(self) -> list[str]:
@@ -151,10 +157,15 @@ class _Usable:
         elif entry is not None or step.owner <= self._unlisted_until:
             for name in present:
                 blob = BlobName.parse(name)
-                if blob is not None and (blob.kind, blob.from_version, blob.to_version) == (
-                    step.kind,
-                    step.from_version,
-                    step.to_version,
+                if (
+                    name == part_name(step)
+                    or blob is not None
+                    and (blob.kind, blob.from_version, blob.to_version)
+                    == (
+                        step.kind,
+                        step.from_version,
+                        step.to_version,
+                    )
                 ):
                     self.artifacts.setdefault(name, None)
         if str(step) not in self.artifacts or step.to_version in self.withdrawn:
@@ -165,5 +176,7 @@ class _Usable:
         return Chain.of_names(self._blobs)
 
 
-def _parts_of(step: BlobName, parts: Iterable[str]) -> list[BlobName]:
-    return [BlobName(step.kind, step.from_version, step.to_version, part) for part in parts]
+def _files_of(step: BlobName, parts: Iterable[str]) -> list[str]:
+    """The names of a step's blob, of its optional parts, and of its vector part."""
+    blobs = [BlobName(step.kind, step.from_version, step.to_version, part) for part in parts]
+    return [str(step), *map(str, blobs), part_name(step)]

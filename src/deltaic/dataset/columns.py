@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from deltaic.errors import SchemaError
-from deltaic.schema.model import Model
+from deltaic.schema.model import Model, VectorColumn
 from deltaic.schema.schemas import SchemaSet
 from deltaic.schema.types import Schema
 from deltaic.table.rows.models import key_columns, root_type, table_columns
+from deltaic.table.split.vectors import is_vector
 
 __all__ = ["Growth", "grown", "key_columns", "root_type", "table_columns"]
 
@@ -49,13 +50,24 @@ def grown(model: Model, root: str, table_schema: Any) -> Growth:
                 f"column {field.name!r} is {field.type} in the table and {known.type} in the model: deltas cannot "
                 "carry that; evolve(…, allow_breaking=True) gives the dataset another model"
             )
+        elif is_vector(known) != is_vector(field):
+            raise SchemaError(
+                f"column {field.name!r} is {'a vector' if is_vector(field) else 'a list'} in the table and "
+                f"{'a vector' if is_vector(known) else 'a list'} in the model: give it another name"
+            )
     removed = tuple(name for name in ours if name not in table_schema.names)
     if not added and not removed:
         return Growth(model, (), ())
     if lost := [name for name in key_columns(model, root) if name in removed]:
         raise SchemaError(f"column {lost[0]!r} is part of the key of {root}: a table cannot lose it")
-    new = Model.from_arrow(pa.schema(added), root) if added else None
-    return Growth(_merged(model, root, new, removed), tuple(field.name for field in added), removed)
+    if any(is_vector(field) for field in added) and model.schemas.object_schema(root).primary_key is None:
+        raise SchemaError(f"type {root} has no primary key, by which vectors of a new column could be told apart")
+    vectors = tuple(VectorColumn(root, field.name, field.type.list_size) for field in added if is_vector(field))
+    plain = [field for field in added if not is_vector(field)]
+    new = Model.from_arrow(pa.schema(plain), root) if plain else None
+    merged = _merged(model, root, new, removed)
+    kept = tuple(one for one in model.vectors if one.type_name != root or one.field_name not in removed)
+    return Growth(replace(merged, vectors=(*kept, *vectors)), tuple(field.name for field in added), removed)
 
 
 def _merged(model: Model, root: str, new: Model | None, removed: Iterable[str]) -> Model:

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,7 @@ from deltaic.wire.header import read_header
 
 if TYPE_CHECKING:
     from deltaic.consumer.consumer import Consumer
+    from deltaic.consumer.feed import ChangeFeed
     from deltaic.dataset.publishing import EngineName, Published
     from deltaic.table.rows.table import Table
     from deltaic.table.search.result import SearchResult
@@ -383,6 +384,30 @@ class Dataset:
         if not self.is_bare:
             options.setdefault("table", self.store.child(TABLE))
         return Consumer(self.chain, **options)
+
+    def changes(
+        self,
+        from_version: int,
+        to_version: int | None = None,
+        *,
+        before: bool = False,
+        types: Sequence[str] | None = None,
+    ) -> "ChangeFeed":
+        """What changed between two versions, step by step, as patches.
+
+        Args:
+            from_version: the version before the first step.
+            to_version: the version after the last one; the announced one by default. Older than `from_version`: the
+                steps back.
+            before: give the values before, too, as expected previous values.
+            types: tell of these only; by default of those with a primary key, and of those that nobody refers to.
+
+        Raises:
+            ChainError: as the feed is read, if no blobs lead from the one version to the other.
+        """
+        from deltaic.dataset.feed import dataset_changes
+
+        return dataset_changes(self, from_version, to_version, before=before, types=types)
 
     def versions(self) -> tuple[DatasetVersion, ...]:
         """The versions that are known, newest first; those that left the announcement's list by their blobs alone."""

@@ -25,6 +25,7 @@ NAMES = (
     "manifest",
     "ordinals",
     "records",
+    "references",
     "renumber",
     "stream",
     "text",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from deltaic.kernels import _manifest as manifest
     from deltaic.kernels import _ordinals as ordinals
     from deltaic.kernels import _records as records
+    from deltaic.kernels import _references as references
     from deltaic.kernels import _renumber as renumber
     from deltaic.kernels import _stream as stream
     from deltaic.kernels import _text as text
@@ -92,6 +94,7 @@ __all__ = [
     "manifest",
     "ordinals",
     "records",
+    "references",
     "renumber",
     "stream",
     "text",

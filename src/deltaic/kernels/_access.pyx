@@ -108,7 +108,7 @@ cdef class StateAccess:
         slot.shard_mask = shards - 1
         slot.shift = shards.bit_length() - 1
         if spec.kind == OBJECT:
-            record_class = make_record_class(spec.name, spec.field_names)
+            record_class = make_record_class(spec.name, spec.field_names, spec.vector_names)
         else:
             record_class = (None, ListRecord, SetRecord, MapRecord)[spec.kind]
         self.classes.append(record_class)
@@ -480,6 +480,8 @@ cdef object plain_value(StateAccess state, TypeSlot* slot, int64_t ordinal, int6
             else:
                 value = read_field(state, slot, ordinal, position)
             result[(<tuple>spec.field_names)[position]] = value
+        if spec.vectors:
+            result.update(content.plain_vectors(spec, ordinal))
         return result
     if slot.kind != MAP:
         return [
@@ -639,14 +641,21 @@ cdef class ObjectRecord(Record):
     """A record of an OBJECT type: fields as attributes, or by name in brackets."""
 
     def __getitem__(self, str name not None):
+        spec = spec_of(self)
+        if name in spec.vector_names:
+            return content.vector(spec, name, self.number)
         return read_field(self.state, self.slot, self.number, field_position(self, name))
 
     def __dir__(self):
-        return [*super().__dir__(), *spec_of(self).field_names]
+        return [*super().__dir__(), *spec_of(self).field_names, *spec_of(self).vector_names]
 
     def field_names(self):
-        """The names of the fields in order."""
+        """The names of the fields in order, without vectors."""
         return spec_of(self).field_names
+
+    def vector_names(self):
+        """The names of the vectors that belong to the record."""
+        return spec_of(self).vector_names
 
     def reference(self, str name not None):
         """The ordinal that a REFERENCE field holds, or None."""
@@ -658,7 +667,8 @@ cdef class ObjectRecord(Record):
         """The fields by name, references followed; InputError where they nest deeper than `max_depth`."""
         require(self)
         if self.slot.boxed:
-            return {"value": read_field(self.state, self.slot, self.number, 0)}
+            value = {"value": read_field(self.state, self.slot, self.number, 0)}
+            return value | content.plain_vectors(spec_of(self), self.number)
         return plain_record(self, max_depth)
 
 
@@ -697,8 +707,32 @@ cdef class FieldAccess:
         return f"<field {self.name!r}>"
 
 
+@cython.final
+cdef class VectorAccess:
+    """The attribute of an OBJECT record that reads its row of a vector column."""
+
+    cdef readonly str name
+
+    def __cinit__(self, str name not None):
+        self.name = name
+
+    def __get__(self, instance, owner):
+        if instance is None:
+            return self
+        if not isinstance(instance, ObjectRecord):
+            raise TypeError(f"vector {self.name!r} of a {type(instance).__name__}")
+        cdef ObjectRecord record = <ObjectRecord>instance
+        return content.vector(spec_of(record), self.name, record.number)
+
+    def __set__(self, instance, value):
+        raise AttributeError(f"{type(instance).__name__!r} object attribute {self.name!r} is read-only")
+
+    def __repr__(self):
+        return f"<vector {self.name!r}>"
+
+
 @lru_cache(maxsize=4096)
-def make_record_class(str name not None, tuple field_names not None):
+def make_record_class(str name not None, tuple field_names not None, tuple vector_names=()):
     """The class of an OBJECT type's records. A field named like a method is read as `record["name"]` only."""
     taken = set(dir(ObjectRecord))
     members = {
@@ -706,6 +740,9 @@ def make_record_class(str name not None, tuple field_names not None):
         for position, field in enumerate(field_names)
         if field not in taken and not (field.startswith("__") and field.endswith("__"))
     }
+    for vector in vector_names:
+        if vector not in taken and not (vector.startswith("__") and vector.endswith("__")):
+            members[vector] = VectorAccess(vector)
     # Class names hold neither NUL nor lone surrogates; names in a blob can.
     shown = name.replace("\0", "?").encode("utf-8", "replace").decode()
     return type(shown, (ObjectRecord,), {**members, "__slots__": (), "__module__": "deltaic.state.records"})

@@ -5,7 +5,7 @@ is built on those, and so are `sameness` and `lookup`, so that records of both b
 reads, the number of its type, its ordinal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -70,6 +70,32 @@ class TypeSpec:
     """Bits of the ordinals that `record` gives."""
     pending: Any = field(default_factory=lambda: np.zeros(0, np.uint64))
     """Bits of the ghosts, which `record` gives too."""
+    vectors: Mapping[str, Any] = field(default_factory=dict)
+    """The vector columns of an OBJECT type by name: each gives by ordinal a read-only array, or None."""
+    vector_names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "vector_names", tuple(self.vectors))
+
+
+class Numbers(list[float]):
+    """The numbers of a vector among plain values: a list, told from others by those who show values to people."""
+
+    __slots__ = ()
+
+
+def vector(spec: TypeSpec, name: str, ordinal: int) -> Any:
+    """The row of a record in a vector column of its type, read-only; None if it has none."""
+    return spec.vectors[name][ordinal]
+
+
+def plain_vectors(spec: TypeSpec, ordinal: int) -> dict[str, object]:
+    """The vectors of a record as lists of numbers."""
+    found: dict[str, object] = {}
+    for name, column in spec.vectors.items():
+        row = column[ordinal]
+        found[name] = None if row is None else Numbers(row.tolist())
+    return found
 
 
 class Reads(Protocol):
@@ -176,7 +202,7 @@ def _plain(reads: Reads, number: int, ordinal: int, depth: int, budget: _Budget)
                 result[name] = None if target < 0 else _plain_link(reads, spec, position, target, depth, budget)
             else:
                 result[name] = reads.field(number, ordinal, position)
-        return result
+        return {**result, **plain_vectors(spec, ordinal)} if spec.vectors else result
     if spec.kind == MAP:
         pairs = [
             (_plain_link(reads, spec, 0, key, depth, budget), _plain_link(reads, spec, 1, value, depth, budget))
@@ -211,6 +237,9 @@ def describe(reads: Reads, number: int, ordinal: int) -> str:
                 parts.append(f"{name}={_shortened(reads.field(number, ordinal, position))}")
         if len(spec.field_names) > _REPR_FIELDS:
             parts.append("…")
+        for name, column in spec.vectors.items():
+            row = column[ordinal]
+            parts.append(f"{name}={'None' if row is None else f'<{len(row)} numbers>'}")
         return f"{spec.name}({', '.join(parts)})"
     size = reads.size(number, ordinal)
     shown = [

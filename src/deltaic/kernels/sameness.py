@@ -5,7 +5,7 @@ state, in two versions, at different ordinals. References are followed, circles 
 """
 
 from deltaic.errors import InputError
-from deltaic.kernels.content import LIST, MAX_DEPTH, OBJECT, REFERENCE, Place, Reads, checked, members_of
+from deltaic.kernels.content import LIST, MAX_DEPTH, OBJECT, REFERENCE, Place, Reads, checked, members_of, vector
 
 _Pair = tuple[Place, Place]
 _Assumed = tuple[set[tuple[int, int, int, int]], ...]
@@ -33,14 +33,17 @@ def _all_equal(waiting: list[_Pair], assumed: _Assumed) -> bool:
             continue
         assumed[-1].add(pair)
         spec, other_spec = reads.types[number], others.types[other_number]
-        if (spec.kind, spec.name, spec.field_names, spec.field_codes) != (
+        if (spec.kind, spec.name, spec.field_names, spec.field_codes, spec.vector_names) != (
             other_spec.kind,
             other_spec.name,
             other_spec.field_names,
             other_spec.field_codes,
+            other_spec.vector_names,
         ):
             return False
         if spec.kind == OBJECT:
+            if spec.vectors and not _equal_vectors(one, other):
+                return False
             if not all(_equal_field(one, other, position, waiting) for position in range(len(spec.field_codes))):
                 return False
         elif reads.size(number, ordinal) != others.size(other_number, other_ordinal):
@@ -51,6 +54,19 @@ def _all_equal(waiting: list[_Pair], assumed: _Assumed) -> bool:
                 if not _equal_link(one, other, 0, mine, theirs, waiting):
                     return False
         elif not _equal_bags(one, other, assumed):
+            return False
+    return True
+
+
+def _equal_vectors(one: Place, other: Place) -> bool:
+    """True if the rows of both records are the same bits in every vector column."""
+    spec, other_spec = one[0].types[one[1]], other[0].types[other[1]]
+    for name in spec.vector_names:
+        rows = vector(spec, name, one[2]), vector(other_spec, name, other[2])
+        if rows[0] is None or rows[1] is None:
+            if rows[0] is not rows[1]:
+                return False
+        elif rows[0].tobytes() != rows[1].tobytes():
             return False
     return True
 

@@ -6,6 +6,7 @@ again, if every value fits.
 """
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,6 +39,25 @@ def arrow_schema(schema: "StructType") -> Any:
         return to_arrow_schema(schema, timezone="UTC")
     except PySparkException as error:
         raise InputError(f"a table cannot hold columns of these types: {error}") from error
+
+
+def with_vectors(schema: Any, vectors: Mapping[str, int]) -> Any:
+    """An Arrow schema from Spark with vectors of so many dimensions in the place of some of its lists of floats.
+
+    Raises:
+        InputError: such a column is not there, or is no `array<float>`.
+    """
+    from deltaic.table.rows.types import vector_field
+
+    for name, dimensions in vectors.items():
+        place = schema.get_field_index(name)
+        if place < 0:
+            raise InputError(f"there is no column {name!r} to be a vector; columns: {', '.join(schema.names)}")
+        field = schema.field(place)
+        if not pa.types.is_list(field.type) or field.type.value_type != pa.float32():
+            raise InputError(f"column {name} is a {field.type}: a vector is an array<float>")
+        schema = schema.set(place, vector_field(name, dimensions, nullable=field.nullable))
+    return schema
 
 
 def for_spark(batch: Any, wanted: Any) -> Any:

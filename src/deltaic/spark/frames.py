@@ -73,6 +73,7 @@ def write(
     create: bool = False,
     partition_by: Sequence[str] = (),
     key: Sequence[str] = (),
+    vectors: Mapping[str, int] | None = None,
     note: str | None = None,
     user: Mapping[str, str] | None = None,
     transaction: tuple[str, int] | None = None,
@@ -88,6 +89,7 @@ def write(
         create: make the table if there is none.
         partition_by: of a table that is made.
         key: of a table that is made.
+        vectors: of a table that is made: which columns (`array<float>`) are vectors, of how many dimensions.
         note: for the history.
         user: texts for the history.
         transaction: application and number; not done twice.
@@ -103,6 +105,8 @@ def write(
     for name, names in (("partitionBy", partition_by), ("key", key)):
         if names:
             options[name] = json.dumps([names] if isinstance(names, str) else list(names))
+    if vectors:
+        options["vectors"] = json.dumps(dict(vectors))
     if note is not None:
         options["note"] = note
     if user:

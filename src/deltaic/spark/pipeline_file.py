@@ -91,6 +91,8 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     partition_by: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     """Columns that are searched by words."""
+    vectors: dict[str, int] = {}
+    """Columns of arrays of floats that are vectors, and how many dimensions they have."""
     rows: str | None = None
     """The name of what is written; the last transform by default, or the only source."""
 
@@ -224,6 +226,8 @@ def _problems(pipeline: Pipeline) -> "list[str]":
             found.append(f"transform {transform.name}: python is 'file.py:function'")
     if pipeline.table.mode == "merge" and not pipeline.table.key:
         found.append("table.mode merge needs table.key, by which rows are matched")
+    if pipeline.table.vectors and not pipeline.table.key:
+        found.append("table.vectors needs table.key, by which vectors are told apart from version to version")
     if pipeline.table.mode == "append" and not pipeline.streams:
         found.append("table.mode append needs a source with stream = true: else all rows come again with every change")
     if pipeline.table.mode == "overwrite" and pipeline.streams:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltaic.dataset.dataset import TABLE, Dataset
 from deltaic.errors import InputError, NotFoundError
-from deltaic.spark.columns import arrow_schema
+from deltaic.spark.columns import arrow_schema, with_vectors
 from deltaic.spark.pipeline_file import Pipeline
 from deltaic.spark.pipeline_frames import checked_rows, counted, plan_text, transformed
 from deltaic.spark.pipeline_publish import Publisher, published_facts
@@ -181,7 +181,7 @@ class PipelineRun:
         from deltaic.table.split import ColumnIndex
 
         started, target = time.perf_counter(), self.pipeline.table
-        wanted = arrow_schema(frame.schema)
+        wanted = with_vectors(arrow_schema(frame.schema), target.vectors)
         if missing := [name for name in target.key if name not in wanted.names]:
             raise InputError(
                 f"the key {missing[0]!r} is no column of {self.pipeline.written}: {', '.join(wanted.names)}"
@@ -201,7 +201,8 @@ class PipelineRun:
         table = self.dataset.table
         for column in wanted:
             if column.name not in table.schema.names:
-                table.add_column(column.name, column.type, note=f"pipeline {self.pipeline.name}")
+                note = f"pipeline {self.pipeline.name}"
+                table.add_column(column.name, column.type, vector=column.name in target.vectors, note=note)
                 yield Step("column", f"{column.name} {column.type}", time.perf_counter() - started)
 
     def _write(self, frame: "DataFrame", progress: StreamProgress) -> Iterator[Step]:

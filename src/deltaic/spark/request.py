@@ -44,6 +44,7 @@ _WRITE = {
     "createtable",
     "partitionby",
     "key",
+    "vectors",
     "splitbytes",
     "splitrows",
 }
@@ -128,6 +129,8 @@ class WriteRequest:
     split_rows: int | None = None
     checkpoint: str | None = None
     """Of a stream: where Spark keeps its progress."""
+    vectors: Mapping[str, int] = field(default_factory=dict)
+    """Of a table that is made: the columns that are vectors, and how many dimensions they have."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteRequest":
@@ -155,6 +158,7 @@ class WriteRequest:
             _number(given.get("splitbytes"), "splitBytes", least=1),
             _number(given.get("splitrows"), "splitRows", least=1),
             given.get("checkpointlocation"),
+            _dimensions(given.get("vectors"), "vectors"),
         )
 
     @property
@@ -224,3 +228,12 @@ def _texts(text: str | None, name: str) -> dict[str, str]:
         return msgspec.json.decode(text.encode(), type=dict[str, str])
     except msgspec.DecodeError as error:
         raise InputError(f"option {name}: a JSON object of texts is wanted: {error}") from None
+
+
+def _dimensions(text: str | None, name: str) -> dict[str, int]:
+    if text is None:
+        return {}
+    try:
+        return msgspec.json.decode(text.encode(), type=dict[str, int])
+    except msgspec.DecodeError as error:
+        raise InputError(f"option {name}: a JSON object of columns and dimensions is wanted: {error}") from None

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 from deltaic.errors import CommitConflictError, DeltaicError, InputError, NotFoundError, SchemaError
-from deltaic.spark.columns import arrow_schema, for_table
+from deltaic.spark.columns import arrow_schema, for_table, with_vectors
 from deltaic.spark.progress import (
     PREFIX,
     StreamProgress,
@@ -69,7 +69,7 @@ def open_table(request: WriteRequest, schema: "StructType | None" = None) -> "Ta
             ) from None
     return Table.create(
         request.path,
-        arrow_schema(schema),
+        with_vectors(arrow_schema(schema), request.vectors),
         partition_by=request.partition_by,
         key=request.key,
         exist_ok=True,

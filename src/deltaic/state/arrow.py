@@ -30,6 +30,8 @@ from deltaic.state.columns import (
 from deltaic.state.logical_arrow import fitting, logical_column, logical_field
 from deltaic.state.records import StateRecords, is_boxed
 from deltaic.state.unfolding import BATCH_ELEMENTS, Budget, TooManyElementsError, count_elements, row_elements
+from deltaic.state.vector_arrow import vector_column, vector_field
+from deltaic.state.vector_column import StoredVectors
 
 BATCH_ROWS = 65_536
 """Rows of a batch, unless asked otherwise."""
@@ -74,7 +76,7 @@ def to_arrow(
         type_name: the type of the rows.
         rows: which records.
         depth: how many references to follow; None follows all, and is an error for a type that refers to itself.
-        fields: the fields of an OBJECT to give, in this order; None gives all.
+        fields: the fields and vectors of an OBJECT to give, in this order; None gives all.
         ordinal_column: the name of a first column with the ordinals of the rows; None leaves it out.
         batch_rows: rows of a batch.
         on_invalid_text: what to do with lone surrogates, which Arrow cannot hold: `error` or `replace`.
@@ -135,6 +137,17 @@ def _agreed(found: ArrowField, promised: ArrowField, type_name: str) -> ArrowFie
     return promised
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Vector:
+    """A vector column that becomes a column of rows."""
+
+    name: str
+    column: StoredVectors
+
+
+_Member = Field | _Vector | None
+
+
 @dataclass(frozen=True, slots=True)
 class _Nest:
     """Types and columns of nested records of one state."""
@@ -143,6 +156,10 @@ class _Nest:
     on_invalid_text: InvalidText
     notes: Logical
     budget: Budget
+
+    def vectors(self, type_name: str) -> "tuple[_Vector, ...]":
+        """The vector columns of a type."""
+        return tuple(_Vector(name, column) for name, column in self.records.vectors.get(type_name, {}).items())
 
     def note(self, type_name: str, place: str) -> LogicalType | None:
         """What a field, `element`, `key` or `value` stands for, if its schema does not say all of it."""
@@ -164,22 +181,27 @@ class _Nest:
             return self.scalar_note(type_name, schema.fields[0])
         return found
 
-    def members(self, type_name: str, wanted: Sequence[str] | None) -> tuple[Field | None, ...]:
-        """The fields that become columns; None stands for the members of a collection."""
+    def members(self, type_name: str, wanted: Sequence[str] | None) -> "tuple[_Member, ...]":
+        """The fields and vectors that become columns; None stands for the members of a collection."""
         schema = self.records.types[type_name].schema
         if not isinstance(schema, ObjectSchema):
             if wanted is not None:
                 raise InputError(f"type {type_name} is a {schema.kind} and has no fields to choose from")
             return (None,)
+        # A vector of the name of a field is what the field stands for, in a form that every reader knows.
+        own: dict[str, _Member] = {field.name: field for field in schema.fields}
+        own |= {vector.name: vector for vector in self.vectors(type_name)}
         if wanted is None:
-            return schema.fields
+            return tuple(own.values())
         for name in wanted:
-            if schema.position(name) < 0:
+            if name not in own:
                 raise NotFoundError(f"type {type_name} has no field {name!r}")
-        return tuple(schema.fields[schema.position(name)] for name in wanted)
+        return tuple(own[name] for name in wanted)
 
-    def member_field(self, type_name: str, member: Field | None, depth: int) -> ArrowField:
+    def member_field(self, type_name: str, member: "_Member", depth: int) -> ArrowField:
         """The type of one column of a record type."""
+        if isinstance(member, _Vector):
+            return vector_field(member.name, member.column.dimensions)
         if member is None:
             return self._collection_field(_member_name(self.records, type_name), type_name, depth)
         if member.referenced is None:
@@ -198,7 +220,8 @@ class _Nest:
         if depth == 0:
             return ArrowField(name, "i")
         if isinstance(schema, ObjectSchema):
-            children = tuple(self.member_field(type_name, field, depth - 1) for field in schema.fields)
+            members = self.members(type_name, None)
+            children = tuple(self.member_field(type_name, member, depth - 1) for member in members)
             return logical_field(ArrowField(name, "+s", True, children), self.link_note(type_name, note))
         return logical_field(self._collection_field(name, type_name, depth - 1), self.link_note(type_name, note))
 
@@ -212,8 +235,10 @@ class _Nest:
         item = self._link_field("item", schema.element, depth, self.note(type_name, "element"))
         return ArrowField(name, "+l", True, (item,))
 
-    def member_column(self, type_name: str, member: Field | None, ordinals: Ordinals, depth: int) -> ArrowColumn:
+    def member_column(self, type_name: str, member: "_Member", ordinals: Ordinals, depth: int) -> ArrowColumn:
         """One column of records of a type; an ordinal below 0 is null."""
+        if isinstance(member, _Vector):
+            return vector_column(member.name, member.column, ordinals)
         if member is None:
             return self._collections(_member_name(self.records, type_name), type_name, ordinals, None, depth)
         arrow = self._physical(type_name, member, ordinals)
@@ -247,7 +272,8 @@ class _Nest:
         if schema is None or depth == 0:
             return ArrowColumn(ArrowField(name, "i"), len(ordinals), present, ordinals.astype(np.int32))
         if isinstance(schema, ObjectSchema):
-            children = tuple(self.member_column(type_name, field, ordinals, depth - 1) for field in schema.fields)
+            members = self.members(type_name, None)
+            children = tuple(self.member_column(type_name, member, ordinals, depth - 1) for member in members)
             found = struct_column(name, children, len(ordinals), present)
         else:
             found = self._collections(name, type_name, ordinals, present, depth - 1)

@@ -2,7 +2,8 @@
 
 A pattern is a type, `Actor`; a field, `Movie.id`; or a field with everything below it, `Movie.title.**` (`Movie.**`
 is a type with everything below it). `Filter.only` keeps what its patterns name, `Filter.without` drops it. A field of
-a type that is kept may refer to a type that is not: it then reads as a bare reference.
+a type that is kept may refer to a type that is not: it then reads as a bare reference. A vector column is named like a
+field of its type, `Movie.embedding`, and never comes without the type.
 """
 
 from collections.abc import Iterable
@@ -44,6 +45,26 @@ class Filter:
             if kept is not None:
                 remaining.append(kept)
         return tuple(remaining)
+
+    def keeps_vectors(self, type_name: str, field_name: str, schemas: Iterable[Schema]) -> bool:
+        """True if a vector column of a type stays.
+
+        Args:
+            type_name: the type.
+            field_name: the vector column.
+            schemas: the types that the filter left.
+        """
+        known = SchemaSet(schemas)
+        if type_name not in known:
+            return False
+        whole: set[str] = set()
+        for pattern in self.patterns:
+            name, *rest = pattern.split(".")
+            if name == type_name and rest[:1] == [field_name]:
+                return self.keeps
+            if name in known and (not rest or rest[-1] == "**"):
+                _select(pattern, known, whole, {})
+        return (type_name in whole) == self.keeps
 
     def _keep(self, schema: Schema, named: bool, fields: set[str]) -> Schema | None:
         if not isinstance(schema, ObjectSchema):

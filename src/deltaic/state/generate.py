@@ -10,6 +10,7 @@ import keyword
 import re
 from collections.abc import Iterator
 
+from deltaic.schema.classes import VectorColumn
 from deltaic.schema.logical import LogicalType, natural
 from deltaic.schema.mapping import boxed_name
 from deltaic.schema.model import Model
@@ -94,16 +95,19 @@ class _Writer:
         lines += list(self._fields(schema))
         return "\n".join(lines).rstrip("\n") + "\n"
 
+    def _vectors(self, type_name: str) -> list[VectorColumn]:
+        return [column for column in self._model.vectors if column.type_name == type_name]
+
     def _docstring(self, schema: ObjectSchema) -> str:
-        count = len(schema.fields)
+        count = len(schema.fields) + len(self._vectors(schema.name))
         fields = "one field" if count == 1 else f"{count} fields"
         found = f", found by {' and '.join(map(_quoted, schema.primary_key))}" if schema.primary_key else ""
         return f"A record of type {_quoted(schema.name)}: {fields}{found}."
 
     def _fields(self, schema: ObjectSchema) -> Iterator[str]:
         # Inside a class a field named `list` hides the type of that name.
-        own = {field.name for field in schema.fields}
-        prefix = "builtins." if own & {*_PLAIN.values(), "tuple", "frozenset", "dict"} else ""
+        own = {field.name for field in schema.fields} | {column.field_name for column in self._vectors(schema.name)}
+        prefix = "builtins." if own & {*_PLAIN.values(), "tuple", "frozenset", "dict", "list"} else ""
         key = {path.removesuffix("!").split(".")[0] for path in schema.primary_key or ()}
         for field in schema.fields:
             if not _is_writable(field.name):
@@ -116,6 +120,13 @@ class _Writer:
                 continue
             yield f"    {field.name}: {hint}" if field.name in key else f"    {field.name}: {hint} | None = None"
             yield f'    """{self._field_docstring(field)}"""\n'
+        for column in self._vectors(schema.name):
+            if not _is_writable(column.field_name):
+                yield f"    # The vector {_quoted(column.field_name)} has a name that Python cannot write."
+                continue
+            hint = f"{prefix}list[{prefix}float]"
+            yield f"    {column.field_name}: Annotated[{hint}, marks.Vector({column.dimensions})] | None = None"
+            yield f'    """A vector of {column.dimensions} numbers, beside the record."""\n'
 
     def _field_docstring(self, field: Field) -> str:
         if field.type is not FieldType.REFERENCE:

@@ -24,6 +24,7 @@ from deltaic.state.ingest_objects import ObjectRows, batched, refers_to_itself
 from deltaic.state.ingest_plan import Place, Plan, Planner
 from deltaic.state.ingest_records import number_records
 from deltaic.state.ingest_rows import Rows
+from deltaic.state.ingest_vectors import VectorSink, hand_over, vector_fields
 from deltaic.state.write import WriteState
 
 Ordinals = NDArray[np.int32]
@@ -47,6 +48,7 @@ def ingest_arrow(
     model: Model | None = None,
     ignore_unknown: bool = False,
     progress: Progress | None = None,
+    vectors: VectorSink | None = None,
     chunk_records: int = CHUNK_RECORDS,
 ) -> Ordinals:
     """Add the rows of an Arrow table, or of anything with `__arrow_c_stream__`; gives their ordinals.
@@ -58,13 +60,14 @@ def ingest_arrow(
         model: what the fields stand for beyond Hollow's types; None: what Hollow's types say.
         ignore_unknown: leave columns out that the type has no field for, instead of refusing them.
         progress: told the number of rows done, after every chunk.
+        vectors: given the vectors of the records, chunk by chunk; None: there is no place for them.
         chunk_records: how many records are held in columns at a time, about.
 
     Raises:
         InputError: a value that cannot be kept, with column, row and value. Records before it were added.
     """
-    maker, root = _arrow_root(state, root_type, read := read_batches(data), model, ignore_unknown)
-    return _run(state, root, _arrow_chunks(root, maker, read[1], chunk_records), progress)
+    maker, root = _arrow_root(state, root_type, read := read_batches(data), model, ignore_unknown, vectors)
+    return _run(state, root, _arrow_chunks(root, maker, read[1], chunk_records), progress, vectors)
 
 
 def ingest_objects(
@@ -74,6 +77,7 @@ def ingest_objects(
     *,
     model: Model | None = None,
     progress: Progress | None = None,
+    vectors: VectorSink | None = None,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Ordinals:
     """Add objects of the model's classes (dataclass, attrs, pydantic, msgspec, any with attributes); gives their
@@ -85,13 +89,14 @@ def ingest_objects(
         objects: the objects; what they refer to is read by attribute too.
         model: what the fields stand for; a model made of classes also checks the classes of the objects.
         progress: told the number of objects done, after every chunk.
+        vectors: given the vectors of the records, chunk by chunk; None: there is no place for them.
         chunk_rows: how many objects are turned into columns at a time.
 
     Raises:
         InputError: a value that cannot be kept, with column, row and value. Records before it were added.
     """
-    maker = ObjectRows(_planner(state, model), {} if model is None else model.classes)
-    return _run_objects(state, root_type, maker, objects, progress, chunk_rows)
+    maker = ObjectRows(_planner(state, model, vectors), {} if model is None else model.classes)
+    return _run_objects(state, root_type, maker, objects, progress, chunk_rows, vectors)
 
 
 def ingest_dicts(
@@ -102,6 +107,7 @@ def ingest_dicts(
     model: Model | None = None,
     ignore_unknown: bool = False,
     progress: Progress | None = None,
+    vectors: VectorSink | None = None,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Ordinals:
     """Add dicts, guided by the schema, as JSON gives them; gives their ordinals.
@@ -116,13 +122,14 @@ def ingest_dicts(
         model: what the fields stand for beyond Hollow's types.
         ignore_unknown: leave keys out that a type has no field for, instead of refusing them.
         progress: told the number of rows done, after every chunk.
+        vectors: given the vectors of the records, chunk by chunk; None: there is no place for them.
         chunk_rows: how many rows are turned into columns at a time.
 
     Raises:
         InputError: a value that cannot be kept, with column, row and value. Records before it were added.
     """
-    maker = ObjectRows(_planner(state, model), as_json=True, ignore_unknown=ignore_unknown)
-    return _run_objects(state, root_type, maker, rows, progress, chunk_rows)
+    maker = ObjectRows(_planner(state, model, vectors), as_json=True, ignore_unknown=ignore_unknown)
+    return _run_objects(state, root_type, maker, rows, progress, chunk_rows, vectors)
 
 
 class CanonicalIngest:
@@ -132,33 +139,39 @@ class CanonicalIngest:
     cycle. With more than one root type, or several tables, add them here and `finish`.
     """
 
-    def __init__(self, state: WriteState, model: Model | None = None) -> None:
+    def __init__(self, state: WriteState, model: Model | None = None, vectors: VectorSink | None = None) -> None:
         if state.order != "canonical":
             raise InputError("the write state numbers records as they are given, not in canonical order", "Order")
-        self._state, self._model = state, model
+        self._state, self._model, self._vectors = state, model, vectors
         self._sources: list[list[Rows]] = []
 
     def add_arrow(self, root_type: str, data: Any, *, ignore_unknown: bool = False) -> None:
         """Add the rows of an Arrow table; see `ingest_arrow`."""
-        maker, root = _arrow_root(self._state, root_type, read := read_batches(data), self._model, ignore_unknown)
+        read = read_batches(data)
+        maker, root = _arrow_root(self._state, root_type, read, self._model, ignore_unknown, self._vectors)
         if Plan.of(root) is None:
             raise InputError(f"type {root_type} refers to itself: it has no canonical order", "Recursive")
         self._sources.append(list(_arrow_chunks(root, maker, read[1], CHUNK_RECORDS)))
 
     def add_objects(self, root_type: str, objects: Iterable[Any]) -> None:
         """Add objects; see `ingest_objects`."""
-        maker = ObjectRows(_planner(self._state, self._model), {} if self._model is None else self._model.classes)
+        planner = _planner(self._state, self._model, self._vectors)
+        maker = ObjectRows(planner, {} if self._model is None else self._model.classes)
         self._add(maker, root_type, objects)
 
     def add_dicts(self, root_type: str, rows: Iterable[Mapping[str, Any]], *, ignore_unknown: bool = False) -> None:
         """Add dicts; see `ingest_dicts`."""
-        maker = ObjectRows(_planner(self._state, self._model), as_json=True, ignore_unknown=ignore_unknown)
+        planner = _planner(self._state, self._model, self._vectors)
+        maker = ObjectRows(planner, as_json=True, ignore_unknown=ignore_unknown)
         self._add(maker, root_type, rows)
 
     def finish(self) -> list[Ordinals]:
         """Number all records; gives the ordinals of the rows of every source, in the order in which they were added."""
         sources, self._sources = self._sources, []
         number_canonical(self._state, [rows for source in sources for rows in source])
+        for source in sources:
+            for rows in source:
+                hand_over(rows, self._vectors)
         return [_joined([rows.ordinals for rows in source]) for source in sources]
 
     def _add(self, maker: ObjectRows, root_type: str, items: Iterable[Any]) -> None:
@@ -174,8 +187,9 @@ def _arrow_root(
     read: tuple[Any, Iterator[Column]],
     model: Model | None,
     ignore_unknown: bool,
+    vectors: VectorSink | None,
 ) -> tuple[ArrowRows, Place]:
-    builder = ArrowPlan(_planner(state, model), ignore_unknown)
+    builder = ArrowPlan(_planner(state, model, vectors), ignore_unknown)
     root = builder.root(root_type, read[0])
     return ArrowRows(builder.children), root
 
@@ -209,19 +223,28 @@ def _run_objects(
     items: Iterable[Any],
     progress: Progress | None,
     chunk_rows: int,
+    vectors: VectorSink | None,
 ) -> Ordinals:
     recursive = refers_to_itself(state.schemas, root_type)
     root = maker.root_place(root_type, whole=not recursive)
-    return _run(state, root, _object_chunks(root, maker, items, chunk_rows), progress, recursive=recursive)
+    return _run(state, root, _object_chunks(root, maker, items, chunk_rows), progress, vectors, recursive=recursive)
 
 
 def _run(
-    state: WriteState, root: Place, chunks: Iterator[Rows], progress: Progress | None, *, recursive: bool = False
+    state: WriteState,
+    root: Place,
+    chunks: Iterator[Rows],
+    progress: Progress | None,
+    vectors: VectorSink | None,
+    *,
+    recursive: bool = False,
 ) -> Ordinals:
     plan = None if recursive else Plan.of(root)
     if plan is not None and state.order == "canonical":
         roots = list(chunks)
         number_canonical(state, roots)
+        for rows in roots:
+            hand_over(rows, vectors)
         if progress is not None:
             progress(sum(rows.count for rows in roots))
         return _joined([rows.ordinals for rows in roots])
@@ -233,6 +256,7 @@ def _run(
             number_records(state, rows)
         else:
             number_chunk(state, plan, rows, folds)
+        hand_over(rows, vectors)
         found.append(rows.ordinals)
         done += rows.count
         if progress is not None:
@@ -244,10 +268,10 @@ def _joined(found: list[Ordinals]) -> Ordinals:
     return np.concatenate(found) if found else np.zeros(0, np.int32)
 
 
-def _planner(state: WriteState, model: Model | None) -> Planner:
+def _planner(state: WriteState, model: Model | None, vectors: VectorSink | None) -> Planner:
     if model is None:
         return Planner(state.schemas, {})
     for schema in model.schemas:
         if state.schemas.get(schema.name) != schema:
             raise InputError(f"type {schema.name} of the model is not that of the write state", "TypeConflict")
-    return Planner(state.schemas, model.logical)
+    return Planner(state.schemas, model.logical, vector_fields(model), vectors is not None)

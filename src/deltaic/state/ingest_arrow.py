@@ -19,6 +19,7 @@ from deltaic.state.ingest_columns import Column, Mask, Part, Ranges, part_length
 from deltaic.state.ingest_plan import Place, Planner, Slot, boxed_scalar, inner_types, wrapped_type
 from deltaic.state.ingest_rows import Fixed, Link, Rows, Variable
 from deltaic.state.ingest_values import convertible, encode_numbers, encode_ranges
+from deltaic.state.ingest_vectors import as_bytes, vectors_from_arrow
 
 _LISTS = ("+l", "+L", "+vl", "+vL")
 _MAX_DEPTH = 128
@@ -31,7 +32,7 @@ class ArrowPlan:
     planner: Planner
     ignore_unknown: bool = False
     children: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """Place number → per field of the place, which child of the struct feeds it; -1: none."""
+    """Place number → per field and vector of the place, which child of the struct feeds it; -1: none."""
 
     def root(self, root_type: str, schema: Any) -> Place:
         """The places of rows of a type, from the Arrow schema of the rows."""
@@ -52,7 +53,8 @@ class ArrowPlan:
             if positions.setdefault(child.name, position) != position:
                 raise InputError(f"{_column(place, child.name)} is there twice", "Duplicate")
         known = {found.name for found in place.schema.fields}
-        unknown = [name for name in positions if name not in known]
+        beside = {column.field_name for column in place.vectors}
+        unknown = [name for name in positions if name not in known and name not in beside]
         if unknown and not self.ignore_unknown:
             names = ", ".join(repr(f"{place.path}.{name}" if place.path else name) for name in unknown)
             raise InputError(
@@ -75,10 +77,15 @@ class ArrowPlan:
                 slots.append(Slot(found, place=self._place(found.referenced or "", path, child, note, depth + 1)))
             else:
                 logical = self.planner.scalar(place.schema, found)
-                self._check_scalar(schema.child(position), logical, path)
-                slots.append(Slot(found, logical))
+                vector = self.planner.vector_bytes(place.type_name, found.name)
+                if vector is not None and not schema.child(position).format.startswith("+"):
+                    vector = None
+                if vector is None:
+                    self._check_scalar(schema.child(position), logical, path)
+                slots.append(Slot(found, logical, vector=vector))
         place.slots = tuple(slots)
-        self.children[place.number] = tuple(positions.get(found.name, -1) for found in place.schema.fields)
+        fed = (*(found.name for found in place.schema.fields), *(column.field_name for column in place.vectors))
+        self.children[place.number] = tuple(positions.get(name, -1) for name in fed)
 
     def _place(self, type_name: str, path: str, schema: Any, note: LogicalType | None, depth: int) -> Place:
         place = self.planner.place(type_name, path)
@@ -104,7 +111,7 @@ class ArrowPlan:
                 self._struct(place, values, depth)
             else:
                 place.slots = tuple(Slot(found) for found in place.schema.fields)
-                self.children[place.number] = (-1,) * len(place.slots)
+                self.children[place.number] = (-1,) * (len(place.slots) + len(place.vectors))
         else:
             self._collection(place, values, depth)
         return place
@@ -160,21 +167,25 @@ class ArrowRows:
         column, part = column.resolve(part)
         if column.format == "+s" and isinstance(place.schema, ObjectSchema):
             inside = column.struct_part(part)
-            for slot, position in zip(place.slots, self.children[place.number], strict=True):
-                self._slot(rows, slot, None if position < 0 else column.children[position], inside)
+            columns = [None if at < 0 else column.children[at] for at in self.children[place.number]]
+            for slot, fed in zip(place.slots, columns, strict=False):
+                self._slot(rows, slot, fed, inside)
+            for vector, fed in zip(place.vectors, columns[len(place.slots) :], strict=True):
+                path = f"{place.path}.{vector.field_name}" if place.path else vector.field_name
+                rows.vectors.append(vectors_from_arrow(vector, fed, inside, rows, path))
             return
         if isinstance(place.schema, ObjectSchema) or column.format == "n":
             # A column of nulls only: there is no record here.
             rows.columns, rows.links = [None] * len(place.slots), [None] * len(place.slots)
             return
         rows.offsets, inside = column.list_part(part)
-        columns = [column.children[0]]
+        children = [column.children[0]]
         if isinstance(place.schema, MapSchema):
-            entries = columns[0]
+            entries = children[0]
             self._check_present(rows, entries, inside)
             entries, inside = entries.resolve(inside)
-            inside, columns = entries.struct_part(inside), list(entries.children)
-        for inner, child in zip(place.inner, columns, strict=True):
+            inside, children = entries.struct_part(inside), list(entries.children)
+        for inner, child in zip(place.inner, children, strict=True):
             below = Rows(inner, part_length(inside), rows, parent_offsets=rows.offsets)
             self._element(below, child, inside)
             rows.links.append(Link(None, below))
@@ -192,7 +203,10 @@ class ArrowRows:
         elif slot.place is None:
             assert slot.logical is not None
             path = f"{rows.place.path}.{slot.field.name}" if rows.place.path else slot.field.name
-            rows.columns.append(_scalars(column, part, column.valid(part), slot.logical, rows, path))
+            if slot.vector is not None:
+                rows.columns.append(as_bytes(vectors_from_arrow(slot.vector, column, part, rows, path)))
+            else:
+                rows.columns.append(_scalars(column, part, column.valid(part), slot.logical, rows, path))
             rows.links.append(None)
         else:
             rows.columns.append(None)

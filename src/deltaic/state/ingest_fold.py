@@ -124,7 +124,8 @@ def fold_rows(rows: Rows, folds: dict[int, Fold]) -> None:
 
 
 def _is_flat(place: Place) -> bool:
-    return isinstance(place.schema, ObjectSchema) and all(_is_flat(below) for below in place.below())
+    # Records with vectors beside them are looked at one by one: equal ones may have other vectors.
+    return isinstance(place.schema, ObjectSchema) and not place.vectors and all(map(_is_flat, place.below()))
 
 
 def _flat(rows: Rows, present: Mask | None = None) -> tuple[list[int], list[Any]]:

@@ -15,10 +15,11 @@ import numpy as np
 from deltaic.errors import InputError
 from deltaic.schema.logical import LogicalType
 from deltaic.schema.schemas import SchemaSet
-from deltaic.schema.types import FieldType, MapSchema, ObjectSchema
+from deltaic.schema.types import Field, FieldType, MapSchema, ObjectSchema
 from deltaic.state.ingest_plan import Place, Planner, Slot, boxed_scalar, inner_types, wrapped_type
 from deltaic.state.ingest_python import encode_python
 from deltaic.state.ingest_rows import Link, Rows
+from deltaic.state.ingest_vectors import as_bytes, vectors_from_python
 
 _MAX_DEPTH = 200
 _MISSING = object()
@@ -81,11 +82,13 @@ class ObjectRows:
             place.slots = (Slot(scalar, place.boxed),)
             return place
         place.wraps = wrapped_type(schema) is not None and bool(path)
-        place.slots = tuple(
-            Slot(each) if each.type is FieldType.REFERENCE else Slot(each, self.planner.scalar(schema, each))
-            for each in schema.fields
-        )
+        place.slots = tuple(self._slot(schema, each) for each in schema.fields)
         return place
+
+    def _slot(self, schema: ObjectSchema, each: Field) -> Slot:
+        if each.type is FieldType.REFERENCE:
+            return Slot(each)
+        return Slot(each, self.planner.scalar(schema, each), vector=self.planner.vector_bytes(schema.name, each.name))
 
     def _grow(self, place: Place) -> None:
         for slot in place.slots:
@@ -134,16 +137,24 @@ class ObjectRows:
             if slot.field.type is FieldType.REFERENCE:
                 rows.columns.append(None)
                 rows.links.append(self._link(rows, slot, values, depth))
+            elif slot.vector is not None and not any(isinstance(value, bytes) for value in values):
+                path = _below(place, slot.field.name)
+                rows.columns.append(as_bytes(vectors_from_python(slot.vector, values, rows, path)))
+                rows.links.append(None)
             else:
                 assert slot.logical is not None
                 path = _below(place, slot.field.name)
                 rows.columns.append(encode_python(values, slot.logical, rows, path, as_json=self.as_json))
                 rows.links.append(None)
 
+        for vector in place.vectors:
+            values = self._values(rows, items, vector.field_name)
+            rows.vectors.append(vectors_from_python(vector, values, rows, _below(place, vector.field_name)))
+
     def _check_items(self, rows: Rows, items: list[Any]) -> None:
         place = rows.place
         if self.as_json:
-            known = {slot.field.name for slot in place.slots}
+            known = {*(slot.field.name for slot in place.slots), *(vector.field_name for vector in place.vectors)}
             for index, item in enumerate(items):
                 if not isinstance(item, Mapping):
                     why = f"{type(item).__name__} where a mapping of {place.type_name} is expected"

@@ -5,10 +5,11 @@ A row of `Movie {title: String, cast: ListOfActor}` has the places `Movie`, `tit
 The tree follows the schemas, and ends where the input has no column: such fields are null.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from deltaic.errors import InputError
+from deltaic.schema.classes import VectorColumn
 from deltaic.schema.logical import LogicalType, natural
 from deltaic.schema.mapping import Logical
 from deltaic.schema.schemas import SchemaSet
@@ -33,6 +34,8 @@ class Place:
     """The fields of an OBJECT, in schema order."""
     inner: "tuple[Place, ...]" = ()
     """Of a LIST or SET the place of its elements; of a MAP those of keys and values."""
+    vectors: tuple[VectorColumn, ...] = ()
+    """The vectors that go beside the records, and are collected."""
 
     @property
     def type_name(self) -> str:
@@ -60,6 +63,8 @@ class Slot:
     field: Field
     logical: LogicalType | None = None
     place: Place | None = None
+    vector: VectorColumn | None = None
+    """Set if the field keeps a vector as bytes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -93,6 +98,10 @@ class Planner:
 
     schemas: SchemaSet
     logical: Logical
+    vectors: Mapping[str, Mapping[str, VectorColumn]] = field(default_factory=dict)
+    """Type → field → its vector column."""
+    collecting: bool = False
+    """True if vectors beside the records are wanted; else a column of them is one without a field."""
     _count: int = field(default=0, init=False)
 
     def place(self, type_name: str, path: str) -> Place:
@@ -101,7 +110,15 @@ class Planner:
         if schema is None:
             raise InputError(f"column {path!r}: type {type_name} is not in the model", "UnknownType")
         self._count += 1
-        return Place(schema, path, self._count - 1)
+        place = Place(schema, path, self._count - 1)
+        if self.collecting and type_name in self.vectors and isinstance(schema, ObjectSchema):
+            columns = self.vectors[type_name].values()
+            place.vectors = tuple(column for column in columns if schema.position(column.field_name) < 0)
+        return place
+
+    def vector_bytes(self, type_name: str, field_name: str) -> VectorColumn | None:
+        """The vector column that a field of a schema keeps as bytes; None if it keeps something else."""
+        return self.vectors.get(type_name, {}).get(field_name)
 
     def scalar(self, schema: ObjectSchema, scalar: Field, outer: LogicalType | None = None) -> LogicalType:
         """What a scalar field holds; `outer` is what the field or collection that refers to it says about it."""

@@ -5,13 +5,16 @@ places below. It knows its parents, so that an error can name the row of the inp
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.errors import InputError
 from deltaic.state.ingest_plan import Place
+
+if TYPE_CHECKING:
+    from deltaic.state.ingest_vectors import GivenVectors
 
 Mask = NDArray[np.bool_]
 Offsets = NDArray[np.int64]
@@ -82,6 +85,8 @@ class Rows:
     """Of a collection: record i has the elements from offset i to offset i + 1."""
     ordinals: Ordinals = field(default_factory=lambda: np.zeros(0, np.int32))
     """The ordinals of the records once they are numbered."""
+    vectors: "list[GivenVectors]" = field(default_factory=list)
+    """What goes beside the records."""
 
     def row(self, index: int) -> int:
         """The row of the input in which a record stands."""

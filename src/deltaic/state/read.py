@@ -28,6 +28,7 @@ from deltaic.state.filter import Filter
 from deltaic.state.project import projected
 from deltaic.state.source import Source, opened
 from deltaic.state.type_data import TypeData
+from deltaic.state.vector_column import StoredVectors
 from deltaic.wire.append import AppendedSection, AppendMode, append_flags, read_append
 from deltaic.wire.header import Header, read_header, read_part_header
 from deltaic.wire.section import TypeSection, read_section_if
@@ -50,6 +51,7 @@ class ReadState:
         header_tags: Mapping[str, str],
         filter: Filter | None = None,
         appended: AppendReport | None = None,
+        vectors: Mapping[tuple[str, str], StoredVectors] | None = None,
     ) -> None:
         self.types: Mapping[str, TypeData] = MappingProxyType(dict(types))
         """The types in the order of the blob."""
@@ -63,6 +65,8 @@ class ReadState:
         """What was left out at load, or None."""
         self.appended = appended
         """What the appended section of the last delta did; None if there was none, or it was not read."""
+        self.vectors: Mapping[tuple[str, str], StoredVectors] = MappingProxyType(dict(vectors or {}))
+        """The vector columns by type and field. They come with vector parts, not with blobs: `with_vectors`."""
         self._views: dict[str, TypeView] = {}
 
     @classmethod
@@ -187,6 +191,18 @@ class ReadState:
         _check_size(state, limits, at)
         return state
 
+    def with_vectors(self, vectors: Mapping[tuple[str, str], StoredVectors]) -> "ReadState":
+        """The same records with these vector columns, by type and field."""
+        return ReadState(
+            self.types,
+            tag=self.tag,
+            origin_tag=self.origin_tag,
+            header_tags=self.header_tags,
+            filter=self.filter,
+            appended=self.appended,
+            vectors=vectors,
+        )
+
     @property
     def schemas(self) -> SchemaSet:
         """The schemas of the types, in order."""
@@ -219,8 +235,9 @@ class ReadState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held by the records of all types."""
-        return sum(data.nbytes for data in self.types.values())
+        """Bytes of memory held by the records of all types and by the vector columns."""
+        held = sum(data.nbytes for data in self.types.values())
+        return held + sum(column.nbytes for column in self.vectors.values())
 
     def checksum(self) -> int:
         """Hollow's checksum of the state: compares two states of one chain."""

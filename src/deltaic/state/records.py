@@ -17,6 +17,7 @@ from deltaic.schema.paths import resolve_path
 from deltaic.schema.schemas import ORDINAL_HASH_KEY
 from deltaic.schema.types import FieldType, ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
 from deltaic.state.type_data import TypeData
+from deltaic.state.vector_column import StoredVectors
 
 if TYPE_CHECKING:
     from deltaic.state.read import ReadState
@@ -43,8 +44,15 @@ CODES = {
 class StateRecords:
     """The types of one state, described to the kernel on first use."""
 
-    def __init__(self, types: Mapping[str, TypeData], kernel: ModuleType | None = None) -> None:
+    def __init__(
+        self,
+        types: Mapping[str, TypeData],
+        kernel: ModuleType | None = None,
+        vectors: Mapping[tuple[str, str], StoredVectors] | None = None,
+    ) -> None:
         self.types = types
+        self.vectors = vectors_by_type(vectors or {})
+        """The vector columns by type and field."""
         self._kernel: Any = access if kernel is None else kernel
         self._numbers = {name: number for number, name in enumerate(types)}
         self._reader: Any = None
@@ -54,7 +62,9 @@ class StateRecords:
         """The kernel's reader of all types."""
         if self._reader is None:
             schemas = {name: data.schema for name, data in self.types.items()}
-            specs = tuple(type_spec(data, self._numbers, schemas) for data in self.types.values())
+            specs = tuple(
+                type_spec(data, self._numbers, schemas, self.vectors.get(name)) for name, data in self.types.items()
+            )
             self._reader = self._kernel.StateAccess(specs)
         reader: access.StateAccess = self._reader
         return reader
@@ -92,7 +102,15 @@ def records_of(state: "ReadState") -> StateRecords:
     """The records of a state, one reader for all who ask."""
     found = _shared.get(state)
     if found is None:
-        found = _shared.setdefault(state, StateRecords(state.types))
+        found = _shared.setdefault(state, StateRecords(state.types, vectors=state.vectors))
+    return found
+
+
+def vectors_by_type(vectors: Mapping[tuple[str, str], StoredVectors]) -> dict[str, dict[str, StoredVectors]]:
+    """Vector columns by type, and by field in the order in which they are given."""
+    found: dict[str, dict[str, StoredVectors]] = {}
+    for (type_name, field_name), column in vectors.items():
+        found.setdefault(type_name, {})[field_name] = column
     return found
 
 
@@ -106,7 +124,12 @@ def is_boxed(schema: Schema) -> bool:
     )
 
 
-def type_spec(data: TypeData, numbers: Mapping[str, int], schemas: Mapping[str, Schema]) -> TypeSpec:
+def type_spec(
+    data: TypeData,
+    numbers: Mapping[str, int],
+    schemas: Mapping[str, Schema],
+    vectors: Mapping[str, StoredVectors] | None = None,
+) -> TypeSpec:
     """One type as the kernel sees it; `numbers` are those of the types of the state."""
     schema = data.schema
     names: tuple[str | None, ...]
@@ -133,6 +156,7 @@ def type_spec(data: TypeData, numbers: Mapping[str, int], schemas: Mapping[str, 
         key_paths=_key_paths(schema, schemas),
         populated=data.populated.words,
         pending=data.pending.words,
+        vectors=vectors or {},
     )
 
 
@@ -161,4 +185,5 @@ __all__ = [
     "is_boxed",
     "records_of",
     "type_spec",
+    "vectors_by_type",
 ]

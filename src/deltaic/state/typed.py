@@ -5,7 +5,8 @@
 
 Dataclasses, attrs, pydantic and msgspec classes and named tuples are made by keyword, plain annotated classes are
 filled by attribute. A field is found by its name; `list`, `tuple`, `set`, `frozenset` and `dict` become what the
-annotation says; enums, dates, times and decimals are what the model keeps them as (docs, "types").
+annotation says; enums, dates, times and decimals are what the model keeps them as (docs, "types"). A vector is a list
+or tuple of numbers where the annotation says so, else the read-only array of the state; None where there is none.
 """
 
 import collections.abc
@@ -77,6 +78,11 @@ class Typed(Generic[T]):
             return lambda record: cls[record["_name"]]
         hints = get_type_hints(cls, localns={cls.__name__: cls}, include_extras=True)
         converters = {field.name: self._field(type_name, field.name, hints[field.name]) for field in schema.fields}
+        vectors = {
+            column.field_name: _vector(_bare(hints[column.field_name]))
+            for column in self._model.vectors
+            if column.type_name == type_name
+        }
         build = _builder(cls)
         optional = _with_defaults(cls)
 
@@ -89,6 +95,10 @@ class Typed(Generic[T]):
                     values[name] = value if value is None else convert(value)
                 elif name not in optional:
                     raise SchemaError(f"class {cls.__qualname__} has a field {name!r}, type {type_name} has none")
+            for name, convert in vectors.items():
+                # A chain may come without its vectors: they are null then, as those of records that have none.
+                value = record[name] if name in record.vector_names() else None
+                values[name] = value if value is None else convert(value)
             return build(values)
 
         return make
@@ -137,6 +147,12 @@ def _made_once(cls: Any) -> Any:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _vector(hint: Any) -> Convert:
+    """What turns the row of a vector column into what an annotation asks for."""
+    container = _CONTAINERS.get(get_origin(hint) or hint)
+    return _same if container is None else lambda row: container(row.tolist())
 
 
 def _collected(container: Callable[[Iterable[Any]], Any], convert: Convert, type_name: str) -> Convert:

@@ -21,6 +21,7 @@ from deltaic.state.columns import (
 )
 from deltaic.state.records import Record, records_of
 from deltaic.state.type_data import TypeData
+from deltaic.state.vector_column import StoredVectors
 from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard
 
 if TYPE_CHECKING:
@@ -91,13 +92,14 @@ class TypeView(access.TypeAccess):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the type takes."""
-        return self.data.nbytes
+        """Bytes of memory that the type takes, its vectors included."""
+        return self.data.nbytes + sum(one.nbytes for one in self._records.vectors.get(self.name, {}).values())
 
     def bytes_per_field(self) -> dict[str, int]:
         """Bytes of memory for each field; for a collection for its `pointers` and its `elements` or `buckets`.
 
-        Fields share bytes of a record, so a field counts its bits, rounded up over a shard.
+        Fields share bytes of a record, so a field counts its bits, rounded up over a shard. Vector columns are among
+        the fields.
         """
         sizes: dict[str, int] = {}
         for shard in self.data.shards:
@@ -115,6 +117,8 @@ class TypeView(access.TypeAccess):
                     parts = {"pointers": shard.pointers.nbytes, "buckets": shard.buckets.nbytes}
             for name, size in parts.items():
                 sizes[name] = sizes.get(name, 0) + size
+        for name, column in self._records.vectors.get(self.name, {}).items():
+            sizes[name] = sizes.get(name, 0) + column.nbytes
         return sizes
 
     def __len__(self) -> int:
@@ -153,6 +157,19 @@ class TypeView(access.TypeAccess):
             raise InputError(f"{self.name}.{name}: null= is for numbers, truth values and references")
         return column.filled(null)
 
+    @property
+    def vector_names(self) -> tuple[str, ...]:
+        """The names of the vector columns of the type."""
+        return tuple(self._records.vectors.get(self.name, ()))
+
+    def vectors(self, name: str) -> StoredVectors:
+        """One vector column of the type: by ordinal `[ordinal]`, in chunks without a copy `blocks()`."""
+        found = self._records.vectors.get(self.name, {})
+        if name not in found:
+            names = ", ".join(found) or "none"
+            raise NotFoundError(f"type {self.name} has no vector column {name!r} here; vector columns: {names}")
+        return found[name]
+
     def members(self, ordinals: Any = None) -> CollectionColumn:
         """The member ordinals of the populated LIST, SET or MAP records, or of those at `ordinals`."""
         if not isinstance(self.schema, ListSchema | SetSchema | MapSchema):
@@ -175,7 +192,7 @@ class TypeView(access.TypeAccess):
         Args:
             depth: how many references to follow; None follows all, and is an error for a type that refers to itself.
                 A reference to a boxed type is always its value; one past the depth is an ordinal.
-            fields: the fields to give, in this order; None gives all.
+            fields: the fields and vector columns to give, in this order; None gives all.
             ordinals: integers in any order.
             ordinal_column: the name of a first column with the ordinals; None leaves it out.
             batch_rows: rows of a batch. Batches are made as they are asked for.

@@ -46,7 +46,7 @@ class StateAccess:
         for spec in types:
             _check(spec, len(types))
             if spec.kind == OBJECT:
-                self._classes.append(make_record_class(spec.name, spec.field_names))
+                self._classes.append(make_record_class(spec.name, spec.field_names, spec.vector_names))
             else:
                 self._classes.append((ListRecord, SetRecord, MapRecord)[spec.kind - 1])
 
@@ -508,14 +508,21 @@ class ObjectRecord(Record):
     __slots__ = ()
 
     def __getitem__(self, name: str) -> object:
+        spec = self._spec
+        if name in spec.vector_names:
+            return content.vector(spec, name, self._ordinal)
         return self._state.field(self._number, self._ordinal, self._position(name))
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._spec.field_names]
+        return [*super().__dir__(), *self._spec.field_names, *self._spec.vector_names]
 
     def field_names(self) -> tuple[str, ...]:
-        """The names of the fields in order."""
+        """The names of the fields in order, without vectors."""
         return self._spec.field_names
+
+    def vector_names(self) -> tuple[str, ...]:
+        """The names of the vectors that belong to the record."""
+        return self._spec.vector_names
 
     def reference(self, name: str) -> int | None:
         """The ordinal that a REFERENCE field holds, or None."""
@@ -525,7 +532,8 @@ class ObjectRecord(Record):
     def to_dict(self, *, max_depth: int = content.MAX_DEPTH) -> dict[str, object]:
         """The fields by name, references followed; InputError where they nest deeper than `max_depth`."""
         if self._spec.boxed:
-            return {"value": self._state.field(self._number, self._ordinal, 0)}
+            value = {"value": self._state.field(self._number, self._ordinal, 0)}
+            return value | content.plain_vectors(self._spec, self._ordinal)
         result = content.to_python(*self._place(), max_depth)
         assert isinstance(result, dict)
         return result
@@ -562,8 +570,32 @@ class FieldAccess:
         return f"<field {self.name!r}>"
 
 
+class VectorAccess:
+    """The attribute of an OBJECT record that reads its row of a vector column."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: object) -> object:
+        if instance is None:
+            return self
+        if not isinstance(instance, ObjectRecord):
+            raise TypeError(f"vector {self.name!r} of a {type(instance).__name__}")
+        return content.vector(instance._spec, self.name, instance._ordinal)
+
+    def __set__(self, instance: object, value: object) -> NoReturn:
+        raise AttributeError(f"{type(instance).__name__!r} object attribute {self.name!r} is read-only")
+
+    def __repr__(self) -> str:
+        return f"<vector {self.name!r}>"
+
+
 @lru_cache(maxsize=4096)
-def make_record_class(name: str, field_names: tuple[str, ...]) -> type[ObjectRecord]:
+def make_record_class(
+    name: str, field_names: tuple[str, ...], vector_names: tuple[str, ...] = ()
+) -> type[ObjectRecord]:
     """The class of an OBJECT type's records. A field named like a method is read as `record["name"]` only."""
     taken = set(dir(ObjectRecord))
     members: dict[str, object] = {
@@ -571,6 +603,9 @@ def make_record_class(name: str, field_names: tuple[str, ...]) -> type[ObjectRec
         for position, field in enumerate(field_names)
         if field not in taken and not (field.startswith("__") and field.endswith("__"))
     }
+    for vector in vector_names:
+        if vector not in taken and not (vector.startswith("__") and vector.endswith("__")):
+            members[vector] = VectorAccess(vector)
     # Class names hold neither NUL nor lone surrogates; names in a blob can.
     shown = name.replace("\0", "?").encode("utf-8", "replace").decode()
     return type(shown, (ObjectRecord,), {**members, "__slots__": (), "__module__": "deltaic.state.records"})

@@ -383,7 +383,9 @@ class Companion:
             cached = self._cache.with_rows(store, key, add, manifest, schema.stored_arrow, self._reader)
             splits.append(SearchedSplit(cached, partition_values(add, schema, schema.partition_by)))
         arrow = pa.schema([column.field.with_type(stored_type(column.type)) for column in schema.columns])
-        return CompanionSearcher(splits, arrow, physical=schema.physical, mapping=document_mapping(schema))
+        return CompanionSearcher(
+            splits, arrow, physical=schema.physical, mapping=document_mapping(schema, by_type=True)
+        )
 
 
 def _report(

@@ -42,7 +42,7 @@ def write_companion_splits(
     Raises:
         StaleCompanionError: a file was replaced while it was indexed.
     """
-    mapping = document_mapping(schema)
+    mapping = document_mapping(schema, by_type=True)
     with tempfile.TemporaryDirectory(prefix="deltaic-companion-") as made:
 
         def one(part: Part) -> AddFile:

@@ -51,7 +51,7 @@ def companion_schema(
         raise SchemaError("the source has no column with a type")
     chosen = {column: asdict(wanted) for column, wanted in (index or {}).items()}
     made = make_schema(fields, partition_by=names, index=chosen)
-    document_mapping(made)
+    document_mapping(made, by_type=True)
     return made
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from deltaic.table.rows.commits import RowCommit
     from deltaic.table.rows.compact import Compaction
     from deltaic.table.rows.table import Table
+    from deltaic.table.rows.types import vector_field
     from deltaic.table.rows.upserting import Delete, Insert, Update
     from deltaic.table.rows.view import ScanExplain, TableView
     from deltaic.table.rows.writing import Progress, WriteOptions
@@ -25,6 +26,7 @@ _PLACES = {
     "TableView": "view",
     "Update": "upserting",
     "WriteOptions": "writing",
+    "vector_field": "types",
 }
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "TableView",
     "Update",
     "WriteOptions",
+    "vector_field",
 ]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from deltaic.errors import SchemaError
+from deltaic.schema.arrow import VECTOR_METADATA
+from deltaic.state.vector_arrow import VECTOR_VALUE
 from deltaic.table.changes import EVERYTHING, Changes
 from deltaic.table.rows import evolve
 from deltaic.table.rows.commits import RowCommit, RowCommits
@@ -31,11 +33,24 @@ class SchemaOperations(RowCommits):
         nullable: bool = True,
         after: str | None = None,
         index: ColumnIndex | None = None,
+        vector: bool = False,
         **terms: Any,
     ) -> RowCommit:
-        """Add a column; rows that are there have its default, or null."""
+        """Add a column; rows that are there have its default, or null.
+
+        Args:
+            name: what it is called.
+            type: its Arrow type.
+            default: what rows that are there have in it.
+            nullable: whether it may be null.
+            after: the column that it follows; the last one without it.
+            index: how it is indexed; without it the rows answer.
+            vector: it is a vector: a fixed-size list of float32 that the index leaves alone.
+            terms: `note`, `user`, `transaction`.
+        """
         wanted = None if index is None else asdict(index)
-        field = pa.field(name, type, nullable=nullable)
+        metadata = {VECTOR_METADATA: VECTOR_VALUE} if vector else None
+        field = pa.field(name, type, nullable=nullable, metadata=metadata)
 
         def changed(schema: TableSchema) -> TableSchema:
             return evolve.with_added(schema, field, default=default, after=after, index=wanted)
@@ -65,6 +80,20 @@ class SchemaOperations(RowCommits):
             return evolve.with_nullable(schema, name, nullable)
 
         return self._evolve("change nullability", changed, terms, check=not nullable)
+
+    def set_index(self, name: str, index: ColumnIndex | None, **terms: Any) -> RowCommit:
+        """Index a column of the rows that come, or with None no more.
+
+        Splits that are there stay as they are: a search that needs more of them indexes their rows once, in the cache;
+        a compaction writes it down.
+        """
+
+        def changed(schema: TableSchema) -> TableSchema:
+            physical = schema.column(name).physical
+            others = {key: said for key, said in schema.index.items() if key != physical}
+            return replace(schema, index=others if index is None else {**others, physical: asdict(index)})
+
+        return self._evolve("change index", changed, terms)
 
     def add_constraint(self, name: str, check: Where, **terms: Any) -> RowCommit:
         """Demand a predicate of every row, of those that are there too."""

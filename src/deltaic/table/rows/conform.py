@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaic.errors import InputError
+from deltaic.table.rows.columns import table_of_columns
 from deltaic.table.rows.schema import TableColumn, TableSchema
+from deltaic.table.split.vectors import is_vector, null_element
 
 _BATCH_ROWS = 65_536
 """Rows given one by one become batches of so many."""
@@ -27,7 +29,7 @@ class GivenRows:
         self._given = given
         self.replayable = not isinstance(given, pa.RecordBatchReader) and not isinstance(given, Iterator)
         self._python = isinstance(given, Sequence | Iterator) and not isinstance(given, str | bytes)
-        if isinstance(given, Mapping | str | bytes):
+        if isinstance(given, str | bytes):
             raise InputError(f"rows cannot be a {type(given).__name__}: give an Arrow table or a list of dicts")
 
     def tables(self, schema: TableSchema, *, partial: bool = False) -> Iterator[Any]:
@@ -59,6 +61,8 @@ class GivenRows:
             yield pa.Table.from_batches([pa.record_batch(given)])
         elif type(given).__module__.split(".")[0] == "pandas":
             yield pa.Table.from_pandas(given, preserve_index=False)
+        elif isinstance(given, Mapping):
+            yield table_of_columns(given, schema)
         elif self._python:
             yield from _python_pieces(given, schema, alike)
         else:
@@ -125,7 +129,7 @@ def python_array(values: list[Any], column: TableColumn, first: int) -> Any:
             try:
                 pa.array([value], target)
             except (pa.ArrowException, ValueError, TypeError, OverflowError, UnicodeError):
-                raise refused(column.name, first + place, value, f"it is no {kind}") from error
+                raise _misfit(column.name, first + place, value, kind) from error
         raise InputError(f"column {column.name}: {error}") from error
 
 
@@ -147,7 +151,10 @@ def conformed(rows: Any, schema: TableSchema, *, first_row: int = 0, partial: bo
     arrays, fields = [], []
     for column in schema.columns:
         if column.name in rows.column_names:
-            arrays.append(exactly(rows.column(column.name), column.type, column.name, first_row))
+            values = exactly(rows.column(column.name), column.type, column.name, first_row)
+            if is_vector(column.field):
+                _check_vectors(values, column.name, first_row)
+            arrays.append(values)
         elif partial:
             continue
         else:
@@ -155,6 +162,14 @@ def conformed(rows: Any, schema: TableSchema, *, first_row: int = 0, partial: bo
         fields.append(column.field)
     # Schemas compare by nullability too; whether a column holds nulls is for the constraints to say.
     return pa.table(arrays, schema=pa.schema(fields))
+
+
+def _check_vectors(values: Any, name: str, first_row: int) -> None:
+    for chunk in values.chunks:
+        place = null_element(chunk)
+        if place is not None:
+            raise refused(name, first_row + place, chunk[place].as_py(), "an element of the vector is null")
+        first_row += len(chunk)
 
 
 def filled(column: TableColumn, count: int) -> Any:
@@ -189,7 +204,7 @@ def exactly(values: Any, kind: Any, name: str, first_row: int = 0) -> Any:
         place = _first_bad(values, kind)
         if place is None:
             raise InputError(f"column {name}: a {source} cannot become a {kind}: {error}", "TypeConflict") from error
-        raise refused(name, first_row + place, values[place].as_py(), f"it is no {kind}") from error
+        raise _misfit(name, first_row + place, values[place].as_py(), kind) from error
     place = _first_changed(values, found)
     if place is not None:
         why = f"as a {kind} it would be another value"
@@ -377,9 +392,18 @@ def _first_changed(values: Any, found: Any) -> int | None:
 
 def _may_change(source: Any, kind: Any) -> bool:
     """Whether Arrow's safe cast lets values change: it does for narrower floats, and for what nests them."""
+    if (_is_list(source) or pa.types.is_fixed_size_list(source)) and not pa.types.is_nested(source.value_type):
+        return _may_change(source.value_type, kind.value_type)
     if pa.types.is_nested(source):
         return True
     return bool(pa.types.is_floating(source) or pa.types.is_floating(kind)) and source != kind
+
+
+def _misfit(name: str, row: int, value: Any, kind: Any) -> InputError:
+    given = len(value) if hasattr(value, "__len__") and not isinstance(value, str | bytes) else None
+    if pa.types.is_fixed_size_list(kind) and given not in (None, kind.list_size):
+        return refused(name, row, value, f"it has {given} elements, the column's lists have {kind.list_size}")
+    return refused(name, row, value, f"it is no {kind}")
 
 
 def refused(name: str, row: int, value: Any, why: str) -> InputError:

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from deltaic.table.split.vectors import null_element
+
 Codes: TypeAlias = NDArray[np.int64]
 
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
@@ -88,9 +90,24 @@ def _list_codes(values: Any) -> Codes:
 
 def _fixed_list_codes(values: Any) -> Codes:
     size = values.type.list_size
+    element = values.type.value_type
+    if _is_whole_bytes(element) and len(values) and null_element(values) is None:
+        # Bytes of a fixed width, so a whole list is one text: vectors are compared at the speed of memory.
+        width = size * element.bit_width // 8
+        elements = values.values
+        data = elements.buffers()[1].slice((elements.offset + values.offset * size) * element.bit_width // 8)
+        valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool)
+        offsets = np.arange(len(values) + 1, dtype=np.int64) * width
+        texts = pa.Array.from_buffers(pa.large_binary(), len(values), [None, pa.py_buffer(offsets), data])
+        # What a null list points at does not count.
+        return _joined(np.where(valid, _dictionary_codes(texts), 0), valid.astype(np.int64))
     inner = value_codes(values.values)
     starts = (np.arange(len(values), dtype=np.int64) + values.offset) * size
     return _sequence_codes(inner, starts, starts + size, values)
+
+
+def _is_whole_bytes(kind: Any) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
 def _sequence_codes(inner: Codes, starts: Codes, ends: Codes, values: Any) -> Codes:

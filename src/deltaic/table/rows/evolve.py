@@ -14,6 +14,7 @@ from deltaic.errors import InputError, SchemaError
 from deltaic.table.predicate import columns_in, parse_predicate
 from deltaic.table.rows.schema import TableColumn, TableSchema, check_default, check_name
 from deltaic.table.rows.types import describe_type, to_spark
+from deltaic.table.split.vectors import check_vector_field
 
 
 def with_added(
@@ -24,6 +25,7 @@ def with_added(
     if field.name in schema.by_name:
         raise SchemaError(f"there is a column {field.name!r} already")
     describe_type(field.type, field.name)
+    check_vector_field(field)
     kept = check_default(default, field)
     if not field.nullable and kept is None:
         raise SchemaError(f"{field.name} is never null, so rows that are there need a default")
@@ -70,6 +72,7 @@ def with_widened(schema: TableSchema, name: str, kind: Any) -> TableSchema:
     describe_type(kind, name)
     if kind == column.type:
         return schema
+    check_vector_field(column.field.with_type(kind))
     if not is_wider(column.type, kind):
         raise SchemaError(f"{name} is a {column.type}: a {kind} does not hold all of its values")
     old, new = to_spark(column.type, name), to_spark(kind, name)

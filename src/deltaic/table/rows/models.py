@@ -5,12 +5,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltaic.errors import InputError
+from deltaic.errors import InputError, SchemaError
 from deltaic.schema.mapping import TYPES_TAG
 from deltaic.schema.model import Model
 from deltaic.schema.types import ObjectSchema
 from deltaic.state.read import ReadState
 from deltaic.state.write import WriteState
+from deltaic.table.rows.types import vector_field
 
 
 def model_schema(model: Model | type) -> tuple[Any, tuple[str, ...]]:
@@ -35,14 +36,36 @@ def root_type(model: Model, wanted: str | None = None) -> str:
 
 
 def table_columns(model: Model, root: str) -> Any:
-    """The Arrow schema of the rows of a type (`pyarrow.Schema`)."""
+    """The Arrow schema of the rows of a type (`pyarrow.Schema`): its fields, then its vectors.
+
+    Raises:
+        SchemaError: a type that the rows refer to has vectors, which have no column to be in.
+    """
+    _refuse_inner_vectors(model, root)
     state = WriteState(model.schemas)
     if tag := model.types_tag():
         state.header_tags[TYPES_TAG] = tag
     state.prepare()
     snapshot = io.BytesIO()
     state.write_snapshot(snapshot)
-    return pa.RecordBatchReader.from_stream(ReadState.load(snapshot.getvalue())[root].to_arrow()).schema
+    fields = list(pa.RecordBatchReader.from_stream(ReadState.load(snapshot.getvalue())[root].to_arrow()).schema)
+    vectors = [vector for vector in model.vectors if vector.type_name == root]
+    return pa.schema([*fields, *(vector_field(vector.field_name, vector.dimensions) for vector in vectors)])
+
+
+def _refuse_inner_vectors(model: Model, root: str) -> None:
+    found, waiting = {root}, [root]
+    while waiting:
+        for name in model.schemas[waiting.pop()].references():
+            if name not in found:
+                found.add(name)
+                waiting.append(name)
+    for vector in model.vectors:
+        if vector.type_name != root and vector.type_name in found:
+            raise SchemaError(
+                f"{vector.type_name}.{vector.field_name} is a vector of a type that rows of {root} refer to: a table "
+                f"holds vectors of its rows, those of {root}"
+            )
 
 
 def key_columns(model: Model, root: str) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from deltaic.table.rows.types import (
     stored_type,
     to_spark,
 )
+from deltaic.table.split.vectors import check_vector_field
 
 COLUMNS_KEY: Final = "deltaic.columns"
 """Where the configuration says what `schemaString` cannot."""
@@ -183,6 +184,7 @@ def make_schema(
         check_name(one.name)
         kept = pa.field(one.name, one.type, nullable=one.nullable, metadata=one.metadata)
         describe_type(one.type, one.name)
+        check_vector_field(kept)
         _metadata_texts(kept)
         default = (defaults or {}).get(one.name)
         columns.append(TableColumn(kept, one.name, check_default(default, kept)))

@@ -82,7 +82,8 @@ class Table(RowOperations, SchemaOperations, Maintenance, RowSearch):
             schema: an Arrow schema (or what has one: a table, a data frame), a model or class, or Spark's JSON.
             partition_by: columns whose values lie together; splits hold rows of one partition each.
             key: columns that tell rows apart: `merge` matches by them and `changes` tells updates by them.
-            index: how columns are indexed, where their type does not say it.
+            index: the columns that are indexed, and how; all others are answered from the rows. `ColumnIndex()` is what
+                the type suggests, `ColumnIndex(kind="text")` is words.
             constraints: predicates that every row must fulfil, by name.
             defaults: what rows have in a column that they leave out.
             name: of the table, for people.

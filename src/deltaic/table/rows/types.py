@@ -15,6 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from deltaic.errors import SchemaError
+from deltaic.schema.arrow import VECTOR_METADATA
+from deltaic.state.vector_arrow import VECTOR_VALUE
 
 _MAX_DEPTH: Final = 64
 
@@ -106,6 +108,14 @@ _NEAREST: Final = {
 _SPARK_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _SPARK_TEXT = re.compile(r"(?:char|varchar)\(\s*\d+\s*\)")
 _SPARK_MOST_DIGITS: Final = 38
+
+
+def vector_field(name: str, dimensions: int, *, nullable: bool = True) -> Any:
+    """The Arrow field of a vector column."""
+    if dimensions < 1:
+        raise SchemaError(f"{name}: a vector has at least one dimension, not {dimensions}")
+    kind = pa.list_(pa.field("item", pa.float32()), dimensions)
+    return pa.field(name, kind, nullable=nullable, metadata={VECTOR_METADATA: VECTOR_VALUE})
 
 
 def describe_type(arrow_type: Any, where: str = "a column", depth: int = 0) -> dict[str, Any]:

@@ -20,6 +20,9 @@ from deltaic.table.rows.filetable import RowFiles
 from deltaic.table.rows.partitioning import by_partition
 from deltaic.table.rows.schema import TableSchema
 from deltaic.table.split import ColumnIndex, DocMapping, SplitOptions, write_split
+from deltaic.table.split.vectors import is_vector
+
+_NO_INDEX = ColumnIndex(kind="none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +61,26 @@ class WriteOptions:
                 raise InputError(f"{name} is at least 1")
 
 
-def document_mapping(schema: TableSchema) -> DocMapping:
-    """How the splits of a schema are indexed."""
+def document_mapping(schema: TableSchema, *, by_type: bool = False) -> DocMapping:
+    """How the splits of a schema are indexed.
+
+    Only columns that the table was told of are in the index: all others are answered from the rows, which a split holds
+    by column, and so cost nothing when they are written.
+
+    Args:
+        schema: the table's.
+        by_type: index the columns that nothing was said of too, as their types suggest.
+    """
+    plain = None if by_type else ColumnIndex(kind="none")
+    options = {column.physical: plain for column in schema.stored if plain is not None}
+    said = {name: ColumnIndex(**one) for name, one in schema.index.items()}
     present = {column.physical for column in schema.stored}
-    options = {name: ColumnIndex(**said) for name, said in schema.index.items() if name in present}
-    return DocMapping.from_schema(schema.stored_arrow, options)
+    for column in schema.stored:
+        if is_vector(column.field):
+            if said.get(column.physical, _NO_INDEX).kind != "none":
+                raise InputError(f"column {column.name!r} is a vector: the index of a split does not hold vectors")
+            options[column.physical] = _NO_INDEX
+    return DocMapping.from_schema(schema.stored_arrow, options | {n: one for n, one in said.items() if n in present})
 
 
 class SplitWriter:
@@ -80,7 +98,7 @@ class SplitWriter:
         self._files, self._schema, self._options = files, schema, options
         self._settings = files.settings
         self._operation, self._listener = operation, listener
-        self._mapping = document_mapping(schema)
+        self._mapping = document_mapping(schema, by_type=options.split.native)
         self._waiting: dict[tuple[Any, ...], tuple[dict[str, Any], list[Any], int, int]] = {}
         self._running: list[Future[AddFile]] = []
         self._done: list[AddFile] = []

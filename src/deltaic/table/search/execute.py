@@ -91,6 +91,8 @@ class Execution:
 
     def lowered(self, part: Bound) -> Any | None:
         """The engine's query for a part; None if it needs rows."""
+        if not _is_known(part):
+            return None
         key = id(part)
         if key not in self._lowered:
             self._lowered[key] = self._lowering.query(part)
@@ -98,7 +100,7 @@ class Execution:
 
     def lowered_once(self, part: Bound) -> Any | None:
         """The engine's query for something that is no part of this query."""
-        return self._lowering.query(part)
+        return self._lowering.query(part) if _is_known(part) else None
 
     def count(self) -> int:
         """How many rows match."""
@@ -376,6 +378,11 @@ def needs_index(leaf: BoundLeaf) -> bool:
     if isinstance(leaf, Always | Never):
         return False
     return leaf.target.tokenizer is not None and leaf.target.kind == "text" and not leaf.target.path
+
+
+def _is_known(part: Bound) -> bool:
+    """Whether some column of a part is in the index. Where none is there may be no index to ask."""
+    return any(not isinstance(leaf, Always | Never) and leaf.target.column.index is not None for leaf in leaves(part))
 
 
 def is_cheap(leaf: BoundLeaf) -> bool:

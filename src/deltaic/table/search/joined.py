@@ -117,9 +117,15 @@ class JoinedIndexes:
         self, splits: Sequence[CachedSplit], mapping: DocMapping, rows: Callable[[int], pa.Table]
     ) -> tuple[list[_Source], tuple[str, ...]]:
         """The index of each split in a form that can be joined, and the splits that were indexed anew for it."""
-        sources, reindexed = [_source(split.index_folder) for split in splits], list[str]()
+        sources, reindexed = list[_Source](), list[str]()
         named = {column.name: column.field for column in mapping.indexed_columns}
-        for place, source in enumerate(sources):
+        for place, split in enumerate(splits):
+            if not has_index(split):
+                sources.append(self._indexed_anew(split, mapping, rows, place))
+                reindexed.append(split.split_id)
+                continue
+            source = _source(split.index_folder)
+            sources.append(source)
             if source.schema == mapping.fields:
                 continue
             filled = frozenset(named[name] for name in splits[place].rows.column_names if name in named)
@@ -134,7 +140,7 @@ class JoinedIndexes:
     def _indexed_anew(
         self, split: CachedSplit, mapping: DocMapping, rows: Callable[[int], pa.Table], place: int
     ) -> _Source:
-        key = _digest(split.split_id, mapping.to_json(), str(_deletes(split.index_folder)), _given(split))
+        key = _digest(split.split_id, mapping.to_json(), str(_deletes_of(split)), _given(split))
         # A delete file of the split hides rows by number: the new index has them all and hides the same.
         hidden = _hidden_rows(split)
 
@@ -207,7 +213,7 @@ def alive_rows(split: CachedSplit) -> NDArray[np.bool_] | None:
         known = np.ones(split.rows.num_rows, np.bool_)
         known[split.dead] = False
         return known
-    if not _deletes(split.index_folder):
+    if not _deletes_of(split):
         return None
     alive = np.zeros(split.rows.num_rows, np.bool_)
     with guarded("read which rows are deleted", str(split.index_folder)):
@@ -217,6 +223,11 @@ def alive_rows(split: CachedSplit) -> NDArray[np.bool_] | None:
             rows = np.array(searcher.fast_field_values(ROW_FIELD, [address for _, address in hits]), np.int64)
             alive[rows] = True
     return alive
+
+
+def has_index(split: CachedSplit) -> bool:
+    """Whether a split brought an index: one in which no column is indexed has none."""
+    return bool(split.mapping.indexed_columns) or (split.index_folder / _META).exists()
 
 
 def _source(folder: Path) -> _Source:
@@ -234,8 +245,9 @@ def _source(folder: Path) -> _Source:
         raise DecodeError("BadIndex", f"no description of an index: {error!r}", where) from error
 
 
-def _deletes(folder: Path) -> list[Any]:
-    return [(one["segment_id"], one["deletes"]) for one in _source(folder).segments if one.get("deletes")]
+def _deletes_of(split: CachedSplit) -> list[Any]:
+    segments = _source(split.index_folder).segments if has_index(split) else ()
+    return [(one["segment_id"], one["deletes"]) for one in segments if one.get("deletes")]
 
 
 def _key(splits: Sequence[CachedSplit], sources: Sequence[_Source], mapping: DocMapping) -> str:

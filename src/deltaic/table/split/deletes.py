@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from deltaic.errors import InputError, StorageError
 from deltaic.storage.checksum import checksum
 from deltaic.table.split.container import FIELDS_NAME, Range, new_split, pack_footer
-from deltaic.table.split.description import DESCRIPTION_NAME
+from deltaic.table.split.description import ALIVE_NAME, DESCRIPTION_NAME
 from deltaic.table.split.foreign import ReadMember
 from deltaic.table.split.hotcache import CachedFile, Slice, pack_slices, read_hotcache
 from deltaic.table.split.open import COMPANION_NAME, SplitFile, read_exactly
@@ -45,7 +45,10 @@ def with_deletes(
         InputError: there is no row of a number, or the split is one that points to rows elsewhere.
     """
     alive = _alive_after(split, dead_rows)
-    changed, dropped = _changed_members(split.meta, split.member, alive, split.where)
+    if split.has_index:
+        changed, dropped = _changed_members(split.meta, split.member, alive, split.where)
+    else:
+        changed, dropped = {ALIVE_NAME: pack_alive(alive)}, set()
     described: bytes | None = None
     if split.description is not None:
         sums = {name: text for name, text in split.description.members.items() if name not in dropped}
@@ -95,9 +98,10 @@ def _alive_after(split: SplitFile, dead_rows: Sequence[int] | NDArray[np.int64])
     if COMPANION_NAME in split.footer.members:
         raise InputError(f"{split.where} points to rows elsewhere by their number: it cannot have a delete file")
     count = split.num_numbers
-    if sum(segment.max_doc for segment in split.meta.segments) != count:
+    segments = split.meta.segments if split.has_index else ()
+    if split.has_index and sum(segment.max_doc for segment in segments) != count:
         raise InputError(f"{split.where} has an index of other rows than its own")
-    if split.description is not None and len(split.meta.segments) > 1:
+    if split.description is not None and len(segments) > 1:
         raise InputError(f"{split.where} has several segments: which document is which row is not known")
     dead = np.asarray(dead_rows, np.int64)
     if len(dead) and not 0 <= dead.min() <= dead.max() < count:

@@ -17,6 +17,9 @@ DESCRIPTION_NAME = "_deltaic.json"
 ROWS_NAME = "_rows.parquet"
 DICTIONARY_NAME = "_dictionary.term"
 """The package's own term dictionary in a native split; the cache puts it in the place of `.term`."""
+ALIVE_NAME = "_alive.bits"
+"""Which rows are alive, in a split without an index; where there is one, its delete file says it."""
+
 FORMAT = 1
 MAX_DESCRIPTION_BYTES = 64 << 20
 

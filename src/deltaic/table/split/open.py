@@ -18,12 +18,18 @@ from deltaic.storage.checksum import verify
 from deltaic.storage.store import Store
 from deltaic.table.actions import AddFile
 from deltaic.table.split.container import Footer, Range, check_footer_length, footer_start, read_footer
-from deltaic.table.split.description import DESCRIPTION_NAME, MAX_DESCRIPTION_BYTES, ROWS_NAME, Description
+from deltaic.table.split.description import (
+    ALIVE_NAME,
+    DESCRIPTION_NAME,
+    MAX_DESCRIPTION_BYTES,
+    ROWS_NAME,
+    Description,
+)
 from deltaic.table.split.engine import check_engine_version
 from deltaic.table.split.foreign import alive_rows, filtered, foreign_mapping, read_foreign_rows
 from deltaic.table.split.mapping import DocMapping
 from deltaic.table.split.rows import WHOLE_BYTES, parse_rows, read_rows, rows_schema
-from deltaic.table.split.segment import IndexMeta, check_segment_file, is_segment_file, read_meta
+from deltaic.table.split.segment import IndexMeta, check_segment_file, is_segment_file, read_meta, unpack_alive
 
 COMPANION_NAME = "_parquet_manifest.json"
 """The member that says where the rows of a companion split are."""
@@ -96,6 +102,11 @@ class SplitFile:
             return "foreign"
         return "native" if self.description.kind == "native" else "deltaic"
 
+    @property
+    def has_index(self) -> bool:
+        """Whether there is an index beside the rows: one of ours in which no column is indexed has none."""
+        return "meta.json" in self.footer.members or bool(self.mapping.indexed_columns)
+
     @cached_property
     def meta(self) -> IndexMeta:
         """What its index says of itself."""
@@ -138,6 +149,9 @@ class SplitFile:
         """Which rows no delete file hides, by number; None if none is hidden."""
         if self.description is not None and not self.description.num_dead:
             return None
+        if self.description is not None and not self.has_index:
+            dead = self.description.num_dead
+            return unpack_alive(self.member(ALIVE_NAME), self.num_numbers, dead, f"{self.where}, {ALIVE_NAME}")
         return alive_rows(self.meta.segments, self.member, self.where)
 
     def row_numbers(self) -> NDArray[np.int64]:

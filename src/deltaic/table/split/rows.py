@@ -14,15 +14,18 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from deltaic.errors import ChecksumError, DecodeError, DeltaicError, InputError
 from deltaic.kernels import crc
+from deltaic.table.split.vectors import is_vector, is_vector_type, packed, unpacked
 
 _FOOTER_TAIL_BYTES = 8
 WHOLE_BYTES = 4 << 20
 """Rows up to this size are read as a whole."""
+_SAMPLED_ROWS = 2048
 
 ReadRange = Callable[[int, int], bytes]
 """Reads (start, length) of the member."""
@@ -50,14 +53,16 @@ def write_rows(
     rows: pa.Table, path: Path, *, compression: str, compression_level: int | None, row_group_rows: int
 ) -> RowsIndex:
     """Write a Parquet file."""
+    stored = _with_packed_vectors(_without_views(rows))
     try:
         pq.write_table(
-            _without_views(rows),
+            stored,
             path,
             compression=compression,
             compression_level=compression_level,
             row_group_size=row_group_rows,
             store_schema=True,
+            **_leaf_options(stored),
         )
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InputError(f"the rows cannot be kept as Parquet: {error}") from error
@@ -192,12 +197,63 @@ def _wanted(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:
 
 def _cast(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
     wanted = pa.schema([schema.field(name) for name in table.column_names], schema.metadata)
+    table = _with_unpacked_vectors(table, wanted, where)
     if table.schema.equals(wanted, check_metadata=True):
         return table
     try:
         return table.cast(wanted)
     except (pa.ArrowException, ValueError) as error:
         raise DecodeError("BadRows", f"the rows are not of their schema: {error}", where) from error
+
+
+def _with_packed_vectors(rows: pa.Table) -> pa.Table:
+    for place, field in enumerate(rows.schema):
+        if is_vector(field) and is_vector_type(field.type):
+            column = packed(rows.column(place), field.name)
+            rows = rows.set_column(place, field.with_type(column.type), column)
+    return rows
+
+
+def _with_unpacked_vectors(table: pa.Table, wanted: pa.Schema, where: str) -> pa.Table:
+    for place, field in enumerate(wanted):
+        column = table.column(place)
+        if not is_vector(field) or not is_vector_type(field.type) or not pa.types.is_fixed_size_binary(column.type):
+            continue
+        if column.type.byte_width != 4 * field.type.list_size:
+            raise DecodeError(
+                "BadRows", f"{field.name} holds {column.type.byte_width} bytes a row, no {field.type}", where
+            )
+        table = table.set_column(place, field, unpacked(column, field.type))
+    return table
+
+
+def _leaf_options(rows: pa.Table) -> dict[str, Any]:
+    """Without bounds for vectors, and without dictionaries for what hardly repeats: they cost time and never help."""
+    schema = rows.schema
+    vectors = {field.name for field in schema if is_vector(field)}
+    varied = {field.name for field in schema if field.name not in vectors and _hardly_repeats(rows, field)}
+    if not vectors and not varied:
+        return {}
+    empty = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), empty)
+    parquet = pq.ParquetFile(pa.BufferReader(empty.getvalue())).schema
+    leaves = [path for leaf in range(len(parquet)) if (path := parquet.column(leaf).path) not in vectors]
+    return {"use_dictionary": [path for path in leaves if path not in varied], "write_statistics": leaves}
+
+
+def _hardly_repeats(rows: pa.Table, field: pa.Field) -> bool:
+    """Whether most values of a plain column are others than those around them, by its beginning and its middle."""
+    if pa.types.is_nested(field.type) or pa.types.is_dictionary(field.type) or pa.types.is_boolean(field.type):
+        return False
+    column = rows.column(field.name)
+    for start in (0, rows.num_rows // 2):
+        some = column.slice(start, _SAMPLED_ROWS)
+        try:
+            if len(some) < _SAMPLED_ROWS or 2 * pc.count_distinct(some).as_py() <= _SAMPLED_ROWS:
+                return False
+        except pa.ArrowNotImplementedError:
+            return False
+    return True
 
 
 def _without_views(rows: pa.Table) -> pa.Table:

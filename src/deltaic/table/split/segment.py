@@ -139,15 +139,18 @@ def footer_version(data: bytes | memoryview, where: str) -> str:
 
 def read_alive(data: bytes | memoryview, segment: Segment, where: str) -> NDArray[np.bool_]:
     """Which documents of a segment are alive, from its delete file."""
-    body = check_segment_file(data, where)
-    words = -(-segment.max_doc // 64)
-    if len(body) != 4 + 8 * words or int.from_bytes(body[:4], "little") != segment.max_doc:
-        raise DecodeError("BadDeletes", f"{len(body)} bytes for {segment.max_doc:,} documents", where)
-    bits = np.unpackbits(np.frombuffer(body, np.uint8, offset=4), bitorder="little")
-    alive = bits[: segment.max_doc].astype(np.bool_)
     assert segment.deletes is not None
-    if segment.max_doc - int(alive.sum()) != segment.deletes.count or bits[segment.max_doc :].any():
-        raise DecodeError("BadDeletes", f"{segment.deletes.count:,} documents should be dead", where)
+    return unpack_alive(check_segment_file(data, where), segment.max_doc, segment.deletes.count, where)
+
+
+def unpack_alive(body: bytes | memoryview, count: int, dead: int, where: str) -> NDArray[np.bool_]:
+    """Which of `count` documents are alive, from the body of a delete file that leaves `dead` of them out."""
+    if len(body) != 4 + 8 * -(-count // 64) or int.from_bytes(body[:4], "little") != count:
+        raise DecodeError("BadDeletes", f"{len(body)} bytes for {count:,} documents", where)
+    bits = np.unpackbits(np.frombuffer(body, np.uint8, offset=4), bitorder="little")
+    alive = bits[:count].astype(np.bool_)
+    if count - int(alive.sum()) != dead or bits[count:].any():
+        raise DecodeError("BadDeletes", f"{dead:,} documents should be dead", where)
     return alive
 
 

@@ -109,7 +109,7 @@ def _write(
             build_native_index(rows, mapping, index, split_id, folder / DICTIONARY_NAME)
             dictionary = [(DICTIONARY_NAME, folder / DICTIONARY_NAME)]
             mapping = native_mapping(mapping)
-        else:
+        elif mapping.indexed_columns:
             build_index(rows, mapping, index, split_id)
         parts = write_rows(
             rows,
@@ -118,7 +118,9 @@ def _write(
             compression_level=options.compression_level,
             row_group_rows=options.row_group_rows,
         )
-        members = [(name, index / name) for name in index_files(index)]
+        # Where no column is indexed the rows are all there is to ask.
+        indexed = options.native or mapping.indexed_columns
+        members = [(name, index / name) for name in index_files(index)] if indexed else []
         members += [*dictionary, (ROWS_NAME, folder / ROWS_NAME)]
         kind = "native" if options.native else "deltaic"
         return pack_files(members, target, mapping, rows.num_rows, split_id, parts, kind=kind)

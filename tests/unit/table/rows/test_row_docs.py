@@ -8,7 +8,7 @@ def test_the_guide_runs(project_root, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DELTAIC_SPLIT_CACHE", str(tmp_path / "cache"))
     text = (project_root / "docs/table-rows.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 5 and all(len(block.splitlines()) <= 12 for block in blocks)
+    assert len(blocks) == 6 and all(len(block.splitlines()) <= 12 for block in blocks)
     names = {"__name__": "guide"}
     for block in blocks:
         exec(compile(block, "docs/table-rows.md", "exec"), names)

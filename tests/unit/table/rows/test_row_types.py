@@ -205,8 +205,8 @@ def test_python_rows_are_refused_with_column_row_and_value():
         table.append([{"n": datetime.datetime(2024, 1, 1, tzinfo=UTC)}])
     with pytest.raises(InputError, match="row 1 is a int"):
         table.append([{"id": 1}, 2])
-    with pytest.raises(InputError):
-        table.append({"id": [1]})
+    with pytest.raises(InputError, match="id: a int is no column"):
+        table.append({"id": 1})
     assert table.version == 0
 
 

@@ -1,0 +1,303 @@
+"""Exact search over blocks of rows: BLAS finds candidates, float64 decides.
+
+Each block is multiplied with all queries by one float32 product. A row is a candidate if its product, less the most
+that float32 rounding can take or give (dimensions · 2⁻²⁴ of both lengths), may still be among the best; candidates are
+asked again in float64 from the stored values. So the answer is exact, and does not depend on how rows lie in blocks, on
+the number of queries, on threads or on the BLAS; equal scores are ordered by ordinal.
+
+The work that is not the product is small: one comparison per score, and a few candidates per block once the best are
+known. Many rows that are equally near are all candidates, and then it is slower.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deltaic.vector.measures import Measures
+from deltaic.vector.metric import Matrix, Metric, Scores, as_scores, rank_values
+
+Ordinals = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_SCORES_AT_ONCE = 1 << 19
+"""Scores that are compared together: they stay in the cache between the product and the comparison."""
+_ROWS_OF_A_MAXIMUM = 64
+_WAITING_BLOCKS = 64
+"""Blocks whose rows are held for candidates that wait to be asked."""
+_ROUNDING = 2.0**-24
+_WIDE_ROUNDING = 2.0**-28
+_UNDERFLOW = 2.0**-126
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The nearest rows of each query, nearest first; places beyond the last are -1 and NaN."""
+
+    ordinals: Ordinals
+    """One row for each query."""
+    scores: Scores
+    metric: Metric
+    compared: int
+    """How many products were formed for each query."""
+
+    @property
+    def distances(self) -> Scores:
+        """The scores as distances: 1 - cosine, minus the dot product, the Euclidean distance."""
+        return self.metric.distances(self.scores)
+
+    def __len__(self) -> int:
+        return len(self.ordinals)
+
+    def of(self, query: int) -> tuple[Ordinals, Scores]:
+        """The neighbours of one query, without empty places."""
+        count = int((self.ordinals[query] >= 0).sum())
+        return self.ordinals[query, :count], self.scores[query, :count]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Rows whose scores lie in the buffer from `start` on."""
+
+    start: int
+    rows: Matrix
+    first: int
+    ordinals: Ordinals | None
+    wanted: Flags | None
+
+    def ordinals_of(self, places: Ordinals) -> Ordinals:
+        return places + self.first if self.ordinals is None else self.ordinals[places]
+
+
+class Best:
+    """The nearest rows that were met so far, for each query."""
+
+    def __init__(self, queries: int, count: int) -> None:
+        self.ranks = np.full((queries, count), -np.inf)
+        self.ordinals = np.full((queries, count), -1, np.int64)
+        self.full = np.zeros(queries, np.bool_)
+
+    def offer(self, queries: Ordinals, ordinals: Ordinals, ranks: Scores) -> None:
+        """Take in rows, each for one query; what is no number is left out, and a row twice counts once."""
+        good = np.isfinite(ranks)
+        if not good.all():
+            queries, ordinals, ranks = queries[good], ordinals[good], ranks[good]
+        if not len(queries):
+            return
+        count = self.ranks.shape[1]
+        # Only queries that gain something are sorted again.
+        gaining = np.zeros(len(self.ranks), np.bool_)
+        gaining[queries] = True
+        kept_query, kept_place = np.nonzero((self.ordinals >= 0) & gaining[:, None])
+        queries = np.concatenate([kept_query, queries])
+        ordinals = np.concatenate([self.ordinals[kept_query, kept_place], ordinals])
+        ranks = np.concatenate([self.ranks[kept_query, kept_place], ranks])
+        order = np.lexsort((ordinals, -ranks, queries))
+        queries, ordinals, ranks = queries[order], ordinals[order], ranks[order]
+        fresh = np.ones(len(queries), np.bool_)
+        fresh[1:] = (queries[1:] != queries[:-1]) | (ordinals[1:] != ordinals[:-1])
+        if not fresh.all():
+            queries, ordinals, ranks = queries[fresh], ordinals[fresh], ranks[fresh]
+        starts = np.flatnonzero(np.concatenate([[True], queries[1:] != queries[:-1]]))
+        lengths = np.diff(np.append(starts, len(queries)))
+        places = np.arange(len(queries)) - np.repeat(starts, lengths)
+        chosen = places < count
+        self.ordinals[queries[chosen], places[chosen]] = ordinals[chosen]
+        self.ranks[queries[chosen], places[chosen]] = ranks[chosen]
+        self.full[queries[starts]] = lengths >= count
+
+    def neighbours(self, metric: Metric, compared: int) -> Neighbours:
+        """What was found."""
+        scores = np.full(self.ranks.shape, np.nan)
+        there = self.ordinals >= 0
+        scores[there] = as_scores(self.ranks[there], metric)
+        return Neighbours(self.ordinals, scores, metric, compared)
+
+
+class Scan:
+    """One exact search: blocks are added one after the other, then it is finished.
+
+    Args:
+        queries: finite float32 rows.
+        count: how many neighbours each query wants.
+        metric: the metric.
+    """
+
+    def __init__(self, queries: Matrix, count: int, metric: Metric) -> None:
+        self._queries, self._metric = queries, metric
+        self._best = Best(len(queries), count)
+        self._count = count
+        wide = queries.astype(np.float64)
+        self._lengths: Scores = np.sqrt((wide * wide).sum(axis=1))
+        if metric is not Metric.L2:
+            # Unit queries: products cannot overflow because of the query.
+            wide = np.divide(wide, self._lengths[:, None], out=wide, where=self._lengths[:, None] != 0)
+        with np.errstate(over="ignore"):
+            self._factors = np.ascontiguousarray(wide.T, np.float32)
+        self._scores = np.empty((0, len(queries)), np.float32)
+        self._rows_at_once = max(1, _SCORES_AT_ONCE // max(1, len(queries)))
+        self._pieces: list[_Piece] = []
+        self._used, self._largest, self._odd = 0, 0.0, False
+        self._flags = np.empty((0, len(queries)), np.bool_)
+        self._waiting: list[tuple[_Piece, Ordinals, Ordinals]] = []
+        self._waiting_count = 0
+        self.compared = 0
+
+    def add(
+        self,
+        rows: Matrix,
+        measures: Measures,
+        *,
+        first: int = 0,
+        ordinals: Ordinals | None = None,
+        wanted: Flags | None = None,
+    ) -> None:
+        """Look through a block of rows.
+
+        Args:
+            rows: the block, read while this scan goes on.
+            measures: of these rows.
+            first: the ordinal of the first row, where ordinals follow each other.
+            ordinals: the ordinal of each row, where they do not.
+            wanted: which rows count; all of them without it.
+        """
+        total = len(rows)
+        if not total or not len(self._queries):
+            return
+        if self._used and self._used + total > self._rows_at_once:
+            self._choose()
+        if self._used + total > len(self._scores):
+            self._scores = np.empty((max(total, self._rows_at_once), len(self._queries)), np.float32)
+            self._flags = np.empty(self._scores.shape, np.bool_)
+        scores = self._scores[self._used : self._used + total]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if len(self._queries) == 1:
+                np.dot(rows, self._factors[:, 0], out=scores[:, 0])
+            else:
+                np.dot(rows, self._factors, out=scores)
+            if self._metric is Metric.COSINE:
+                scores *= measures.inverse[:, None]
+            elif self._metric is Metric.L2:
+                scores -= measures.half_squares[:, None]
+        if len(measures.broken):
+            scores[measures.broken] = -np.inf
+        if len(measures.odd):
+            # Above every bound, so that they are asked exactly.
+            scores[measures.odd] = np.inf
+            self._odd = True
+        self._pieces.append(_Piece(self._used, rows, first, ordinals, wanted))
+        self._used += total
+        self._largest = max(self._largest, measures.largest)
+        self.compared += total
+        if self._used >= self._rows_at_once:
+            self._choose()
+
+    def finish(self) -> Neighbours:
+        """The nearest rows of everything that was added."""
+        self._choose()
+        self._ask()
+        return self._best.neighbours(self._metric, self.compared)
+
+    def _margin(self) -> Scores:
+        """By how much a float32 score may be off, at most, for each query."""
+        dimensions = len(self._factors)
+        share = 2 * (dimensions + 8) * _ROUNDING
+        reach = self._lengths + self._largest
+        if self._metric is Metric.COSINE:
+            margin = np.full(len(self._lengths), share)
+        elif self._metric is Metric.DOT:
+            margin = np.full(len(self._lengths), share * self._largest)
+        else:
+            # The last term is what float64 itself loses when a long query stands far off.
+            margin = share * (self._largest * reach + reach * reach * _WIDE_ROUNDING)
+            # A query that overflows beside what is stored is asked of every row exactly.
+            margin[self._lengths * max(self._largest, 1.0) > 1e30] = np.inf
+        return margin + dimensions * _UNDERFLOW
+
+    def _choose(self) -> None:
+        """Find the candidates among the scores of the buffer, and begin a new buffer."""
+        if not self._pieces:
+            return
+        scores = self._scores[: self._used]
+        margin = self._margin()
+        bounds = np.full(len(self._queries), -np.inf)
+        full = self._best.full
+        bounds[full] = self._scaled(self._best.ranks[:, -1])[full] - margin[full]
+        if not full.all():
+            bounds[~full] = self._first_bounds(scores[:, ~full]) - 2 * margin[~full]
+        # Rounded down, so that a bound never passes over what it should let through.
+        with np.errstate(over="ignore"):
+            limits = np.nextafter(bounds.astype(np.float32), np.float32(-np.inf))
+        overflowing = np.isinf(margin)
+        if overflowing.any():
+            scores[:, overflowing] = np.inf
+        above = np.flatnonzero(np.greater_equal(scores, limits, out=self._flags[: self._used]))
+        if len(above):
+            self._wait(*np.divmod(above, len(self._queries)))
+        self._pieces, self._used, self._largest, self._odd = [], 0, 0.0, False
+
+    def _scaled(self, ranks: Scores) -> Scores:
+        """Exact ranks on the scale of the float32 scores."""
+        if self._metric is Metric.COSINE:
+            return ranks
+        if self._metric is Metric.DOT:
+            return ranks / np.where(self._lengths == 0, 1.0, self._lengths)
+        return (ranks + self._lengths**2) / 2
+
+    def _first_bounds(self, scores: NDArray[np.float32]) -> Scores:
+        """A score that as many rows reach as are wanted, for queries that have not found as many yet."""
+        if self._odd or any(piece.wanted is not None for piece in self._pieces):
+            scores = scores.copy()
+            scores[np.isinf(scores)] = -np.inf
+            for piece in self._pieces:
+                if piece.wanted is not None:
+                    scores[piece.start : piece.start + len(piece.rows)][~piece.wanted] = -np.inf
+        blocks = len(scores) // _ROWS_OF_A_MAXIMUM
+        if blocks >= 2 * self._count:
+            # So many blocks have a row as good as this; that it may be a little low costs a few candidates more.
+            whole = scores[: blocks * _ROWS_OF_A_MAXIMUM]
+            scores = whole.reshape(blocks, _ROWS_OF_A_MAXIMUM, scores.shape[1]).max(axis=1)
+        total = len(scores)
+        if total <= self._count:
+            return np.full(scores.shape[1], -np.inf)
+        columns = np.ascontiguousarray(scores.T)
+        found: Scores = np.partition(columns, total - self._count, axis=1)[:, total - self._count].astype(np.float64)
+        return found
+
+    def _wait(self, rows: Ordinals, queries: Ordinals) -> None:
+        """Keep candidates; ask them when there are so many that the bound should rise."""
+        starts = np.array([piece.start for piece in self._pieces])
+        ends = np.searchsorted(rows, np.append(starts[1:], self._used))
+        begin = 0
+        for piece, end in zip(self._pieces, ends.tolist(), strict=True):
+            if end > begin:
+                places, asking = rows[begin:end] - piece.start, queries[begin:end]
+                if piece.wanted is not None:
+                    counted = piece.wanted[places]
+                    places, asking = places[counted], asking[counted]
+                self._waiting.append((piece, places, asking))
+                self._waiting_count += len(places)
+            begin = end
+        enough = 3 * self._best.ranks.size
+        if not self._best.full.all() or self._waiting_count > enough or len(self._waiting) > _WAITING_BLOCKS:
+            self._ask()
+
+    def _ask(self) -> None:
+        """Rank the candidates exactly."""
+        if not self._waiting:
+            return
+        ranks = [self._ranks(piece.rows, places, asking) for piece, places, asking in self._waiting]
+        self._best.offer(
+            np.concatenate([asking for _, _, asking in self._waiting]),
+            np.concatenate([piece.ordinals_of(places) for piece, places, _ in self._waiting]),
+            np.concatenate(ranks),
+        )
+        self._waiting, self._waiting_count = [], 0
+
+    def _ranks(self, rows: Matrix, places: Ordinals, asking: Ordinals) -> Scores:
+        ranks = np.empty(len(places), np.float64)
+        step = 8192
+        for start in range(0, len(places), step):
+            part = slice(start, start + step)
+            ranks[part] = rank_values(rows[places[part]], self._queries[asking[part]], self._metric)
+        return ranks

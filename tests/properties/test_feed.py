@@ -1,0 +1,244 @@
+"""For random chains: the feed of a step, replayed on the older version, gives the newer one; back and forth."""
+
+import random
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deltaic.consumer import Consumer
+from deltaic.consumer.feed import changes_between
+from deltaic.producer import Producer, count_up
+from deltaic.schema.model import Model
+from deltaic.storage.urls import open_store
+from deltaic.wire.patches import PatchBatch
+from tests.properties.feed_model import Tables
+
+TYPES = """
+String { string value; }
+Number { int value; }
+Country @PrimaryKey(code) { string code; String name; }
+Role { String name; int weight; SetOfString words; }
+Actor { String name; Country home; int born; MapOfNumberToString aliases; }
+ListOfActor List<Actor>;
+ListOfString List<String>;
+Grid List<ListOfString>;
+SetOfString Set<String> @HashKey(value);
+SetOfRole Set<Role> @HashKey(name.value);
+SetOfCountry Set<Country> @HashKey(code);
+SetOfActor Set<Actor>;
+MapOfNumberToString Map<Number, String>;
+MapOfStringToActor Map<String, Actor> @HashKey(value);
+MapOfActorToString Map<Actor, String>;
+Node { string name; Node next; }
+Loose { string word; ListOfString words; }
+"""
+ALWAYS = {"id": "int id;", "code": "string code;"}
+SOMETIMES = {
+    "title": "String title;",
+    "score": "double score;",
+    "votes": "long votes;",
+    "seen": "boolean seen;",
+    "raw": "bytes raw;",
+    "cast": "ListOfActor cast;",
+    "grid": "Grid grid;",
+    "tags": "SetOfString tags;",
+    "roles": "SetOfRole roles;",
+    "countries": "SetOfCountry countries;",
+    "friends": "SetOfActor friends;",
+    "parts": "MapOfStringToActor parts;",
+    "odd": "MapOfActorToString odd;",
+    "lead": "Actor lead;",
+    "thread": "Node thread;",
+}
+WORDS = ("", "a", "b", "ä", "🎬", "longer text", "\ud800", 'quote " and {brace}')
+
+
+class RandomChain:
+    """A producer whose records and model change at random."""
+
+    def __init__(self, source: random.Random) -> None:
+        self.random = source
+        self.fields = [name for name in SOMETIMES if source.random() < 0.6]
+        self.store = open_store("memory:")
+        self.producer = Producer(self.store, self._model(), versions=count_up)
+        self.movies = {key: self._movie(*key) for key in self._keys(source.randrange(8))}
+        self.loose = [self._loose() for _ in range(source.randrange(3))]
+        self.versions: list[int] = []
+
+    def publish(self) -> None:
+        tables = {"Movie": list(self.movies.values()), "Loose": self.loose}
+        report = self.producer.publish(tables=tables)
+        if report.version is not None and report.version not in self.versions:
+            self.versions.append(report.version)
+
+    def step(self) -> None:
+        source = self.random
+        if source.random() < 0.3:
+            self._change_model()
+        for key in list(self.movies):
+            chance = source.random()
+            if chance < 0.15:
+                del self.movies[key]
+            elif chance < 0.5:
+                self._touch(self.movies[key])
+            elif chance < 0.6:
+                self.movies[key] = self._movie(*key)
+        for key in self._keys(source.randrange(4)):
+            self.movies.setdefault(key, self._movie(*key))
+        if source.random() < 0.4:
+            self.loose = [each for each in self.loose if source.random() < 0.6] + [self._loose()]
+        self.publish()
+
+    def _change_model(self) -> None:
+        source = self.random
+        missing = [name for name in SOMETIMES if name not in self.fields]
+        if missing and source.random() < 0.8:
+            name = source.choice(missing)
+            self.fields.append(name)
+            for movie in self.movies.values():
+                movie[name] = self._value(name)
+        elif len(self.fields) > 1:
+            gone = source.choice(self.fields)
+            self.fields.remove(gone)
+            for movie in self.movies.values():
+                movie.pop(gone, None)
+        self.producer.change_model(self._model())
+
+    def _model(self) -> Model:
+        fields = " ".join([*ALWAYS.values(), *(SOMETIMES[name] for name in self.fields)])
+        return Model.parse(f"{TYPES} Movie @PrimaryKey(id, code) {{ {fields} }}")
+
+    def _keys(self, count: int) -> list[tuple[int, str]]:
+        return [(self.random.randrange(9), self.random.choice("xy")) for _ in range(count)]
+
+    def _movie(self, number: int, code: str) -> dict[str, Any]:
+        return {"id": number, "code": code, **{name: self._value(name) for name in self.fields}}
+
+    def _touch(self, movie: dict[str, Any]) -> None:
+        """Change a little of a record, somewhere inside."""
+        source = self.random
+        if not self.fields:
+            return
+        name = source.choice(self.fields)
+        value = movie.get(name)
+        if not value or source.random() < 0.3:
+            movie[name] = self._value(name)
+        elif name == "cast":
+            cast = [dict(each) for each in value]
+            cast[source.randrange(len(cast))] = self._actor()
+            movie[name] = cast
+        elif name == "grid":
+            movie[name] = [list(row) for row in value]
+            row = source.choice(movie[name])
+            if row:
+                row[source.randrange(len(row))] = source.choice(WORDS)
+        elif name in ("parts",):
+            movie[name] = dict(value)
+            movie[name][source.choice(list(value))] = self._actor()
+        elif name == "roles":
+            movie[name] = [{**each, "weight": source.randrange(5)} for each in value]
+        elif name == "lead":
+            movie[name] = {**value, "born": source.randrange(5)}
+        else:
+            movie[name] = self._value(name)
+
+    def _value(self, name: str) -> Any:
+        source = self.random
+        if source.random() < 0.15:
+            return None
+        several = range(source.randrange(9))
+        match name:
+            case "title":
+                return source.choice(WORDS)
+            case "score":
+                return source.choice([0.5, float("nan"), -0.0, 0.0, 1e300])
+            case "votes":
+                return source.choice([0, -1, 2**62, 7])
+            case "seen":
+                return source.random() < 0.5
+            case "raw":
+                return bytes([source.randrange(3)])
+            case "cast":
+                return [self._actor() for _ in several]
+            case "grid":
+                return [self._words() for _ in several]
+            case "tags":
+                return list(dict.fromkeys(self._words()))
+            case "roles":
+                names = dict.fromkeys(self._words())
+                return [{"name": each, "weight": source.randrange(5), "words": self._tags()} for each in names]
+            case "countries":
+                return [each for each in ({"code": "de", "name": "x"}, {"code": "fr", "name": source.choice("yz")})]
+            case "friends":
+                return list({str(each): each for each in (self._actor() for _ in several)}.values())
+            case "parts":
+                return {each: self._actor() for each in self._words()}
+            case "odd":
+                return list({str(each): (each, source.choice(WORDS)) for each in [self._actor()]}.values())
+            case "lead":
+                return self._actor()
+            case _:
+                return {"name": source.choice(WORDS), "next": self._value(name) if source.random() < 0.6 else None}
+
+    def _words(self) -> list[str]:
+        return [self.random.choice(WORDS) for _ in range(self.random.randrange(8))]
+
+    def _tags(self) -> list[str]:
+        return list(dict.fromkeys(self._words()))
+
+    def _actor(self) -> dict[str, Any]:
+        source = self.random
+        return {
+            "name": source.choice([None, *WORDS]),
+            "home": source.choice([None, {"code": "de", "name": "x"}, {"code": "fr", "name": source.choice("yz")}]),
+            "born": source.choice([None, 1, 2]),
+            "aliases": source.choice([None, {n: source.choice(WORDS) for n in range(source.randrange(4))}]),
+        }
+
+    def _loose(self) -> dict[str, Any]:
+        return {"word": self.random.choice(WORDS), "words": self._words()}
+
+
+def chain_of(seed: int) -> RandomChain:
+    made = RandomChain(random.Random(seed))
+    made.publish()
+    for _ in range(made.random.randrange(1, 5)):
+        made.step()
+    return made
+
+
+def states_of(chain: RandomChain, route: list[int]) -> list[Any]:
+    """The states of versions as one consumer meets them on its way."""
+    consumer = Consumer(chain.store, share=False, max_deltas=1000)
+    found = []
+    for version in route:
+        consumer.refresh(to=version)
+        found.append(consumer.state)
+    return found
+
+
+def told(tables: Tables) -> dict[str, Any]:
+    """What can be said by itself: records of a type that others refer to may share a key, and come and go with them."""
+    found = tables.content()
+    return {name: each for name, each in found.items() if name in ("Movie", "Loose")}
+
+
+def replayed(state: Any, after: Any, step: Any) -> dict[str, Any]:
+    tables = Tables(state)
+    tables.become(after)
+    for patch in step:
+        tables.patch(patch)
+    return told(tables)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_replaying_the_feed_of_a_step_on_the_older_version_gives_the_newer_one(seed, before):
+    chain = chain_of(seed)
+    states = states_of(chain, chain.versions)
+    steps = list(changes_between(Consumer(chain.store, share=False), chain.versions[0], before=before))
+    assert [step.to_version for step in steps] == chain.versions[1:]
+    for (old, new), step in zip(pairwise(states), steps, strict=True):
+        assert replayed(old, new, step) == told(Tables(new))
