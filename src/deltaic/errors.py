@@ -13,6 +13,7 @@
     ├── ValidationError               a validator refused the state
     ├── StorageError(OSError)         the store failed; nothing is known to have changed
     ├── CommitConflictError           another writer was first; nothing was written
+    ├── PatchConflictError            a patch met another value than it expects; has type_name, key, path, found, expected
     ├── CommitUnknownError            the store did not answer; the commit may have landed
     └── MissingExtraError(ImportError)  an optional library is needed; says what to install
 
@@ -114,6 +115,22 @@ class CommitConflictError(DeltaicError):
     """Another writer committed first and the changes clash. Nothing was written; re-read, then retry."""
 
 
+class PatchConflictError(DeltaicError):
+    """A patch met another value than it expects, or nothing where it needs something. Nothing was written."""
+
+    def __init__(
+        self, type_name: str, key: object, path: str, found: object, expected: object, reason: str = ""
+    ) -> None:
+        super().__init__(type_name, key, path, found, expected, reason)
+        self.type_name, self.key, self.path = type_name, key, path
+        self.found, self.expected, self.reason = found, expected, reason
+
+    def __str__(self) -> str:
+        place = f"{self.type_name} {self.key!r}" + (f", {self.path}" if self.path else "")
+        why = self.reason or f"{_shown(self.found)} is there, {_shown(self.expected)} was expected"
+        return f"{place}: {why}"
+
+
 class CommitUnknownError(DeltaicError):
     """The store did not answer. The commit may have landed: look for its token before trying again."""
 
@@ -127,3 +144,8 @@ class MissingExtraError(DeltaicError, ImportError):
 
     def __str__(self) -> str:
         return f"{self.need} needs the extra {self.extra!r}: pip install 'deltaic[{self.extra}]'"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -10,7 +10,7 @@ from deltaic.compare.links import root_types
 from deltaic.schema.types import ListSchema, MapSchema, ObjectSchema, Schema, SetSchema
 from deltaic.state.read import ReadState
 from deltaic.state.records import is_boxed
-from deltaic.wire.patches import Operation, Patch
+from deltaic.wire.patches import ABSENT, MISSING, Operation, Patch
 from deltaic.wire.patches.places import split_place
 from deltaic.wire.references import Index, MapKey
 
@@ -43,6 +43,8 @@ class Tables:
 
     def patch(self, patch: Patch) -> None:
         name = patch.type_name
+        if patch.previous is not MISSING:
+            self._expect(patch)
         if not patch.key_parts:
             bag = self.bags.setdefault(name, [])
             if patch.operation is Operation.PUT:
@@ -63,6 +65,42 @@ class Tables:
             path, selectors = split_place(patch.path)
             steps = [step for part in path.split(".") for step in _parts(part)]
             table[patch.key_parts] = self._set(name, table[patch.key_parts], steps, list(selectors), patch)
+
+    def _expect(self, patch: Patch) -> None:
+        """Look that the place holds what the patch says was there."""
+        if not patch.key_parts:
+            return
+        record = self.keyed.get(patch.type_name, {}).get(patch.key_parts, ABSENT)
+        if patch.operation.of_record:
+            here, link = record, patch.type_name
+        else:
+            assert isinstance(patch.path, str)
+            path, selectors = split_place(patch.path)
+            here, link = self._get(patch.type_name, record, path, list(selectors))
+        if patch.previous is ABSENT:
+            assert here is ABSENT, (patch, here)
+        else:
+            assert self.canonical(link, here) == self.canonical(link, patch.previous), (patch, here)
+
+    def _get(self, name: str, value: Any, path: str, selectors: list[Any]) -> tuple[Any, str]:
+        for step in (step for part in path.split(".") for step in _parts(part)):
+            schema = self.schemas[name]
+            if step == "[]":
+                assert isinstance(schema, ListSchema)
+                value, name = value[selectors.pop(0).element], schema.element
+            elif step != "{}":
+                assert isinstance(schema, ObjectSchema)
+                position = schema.position(step)
+                value, name = value.get(step), (schema.fields[position].referenced or "") if position >= 0 else ""
+            else:
+                key = selectors.pop(0).key
+                assert isinstance(schema, MapSchema | SetSchema)
+                if isinstance(schema, MapSchema):
+                    name, pairs = schema.value, [(text(each), one) for each, one in value.items()]
+                else:
+                    pairs, name = [(self._element(schema, each), each) for each in value], schema.element
+                value = next((one for each, one in pairs if each == key), ABSENT)
+        return value, name
 
     def _set(self, name: str | None, value: Any, steps: list[str], selectors: list[Any], patch: Patch) -> Any:
         if not steps:

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaic.consumer import Consumer
-from deltaic.consumer.feed import changes_between
+from deltaic.consumer.feed import changes_between, feed_step, step_of_refresh
 from deltaic.producer import Producer, count_up
 from deltaic.schema.model import Model
+from deltaic.state.read import ReadState
 from deltaic.storage.urls import open_store
-from deltaic.wire.patches import PatchBatch
+from deltaic.wire.patches import MISSING, PatchBatch
 from tests.properties.feed_model import Tables
 
 TYPES = """
@@ -52,14 +53,14 @@ SOMETIMES = {
     "lead": "Actor lead;",
     "thread": "Node thread;",
 }
-WORDS = ("", "a", "b", "ä", "🎬", "longer text", "\ud800", 'quote " and {brace}')
+WORDS = ("", "a", "b", "ä", "🎬", "longer text", 'quote " and {brace}')
 
 
 class RandomChain:
     """A producer whose records and model change at random."""
 
-    def __init__(self, source: random.Random) -> None:
-        self.random = source
+    def __init__(self, source: random.Random, words: tuple[str, ...]) -> None:
+        self.random, self.words = source, words
         self.fields = [name for name in SOMETIMES if source.random() < 0.6]
         self.store = open_store("memory:")
         self.producer = Producer(self.store, self._model(), versions=count_up)
@@ -133,7 +134,7 @@ class RandomChain:
             movie[name] = [list(row) for row in value]
             row = source.choice(movie[name])
             if row:
-                row[source.randrange(len(row))] = source.choice(WORDS)
+                row[source.randrange(len(row))] = source.choice(self.words)
         elif name in ("parts",):
             movie[name] = dict(value)
             movie[name][source.choice(list(value))] = self._actor()
@@ -151,7 +152,7 @@ class RandomChain:
         several = range(source.randrange(9))
         match name:
             case "title":
-                return source.choice(WORDS)
+                return source.choice(self.words)
             case "score":
                 return source.choice([0.5, float("nan"), -0.0, 0.0, 1e300])
             case "votes":
@@ -170,20 +171,20 @@ class RandomChain:
                 names = dict.fromkeys(self._words())
                 return [{"name": each, "weight": source.randrange(5), "words": self._tags()} for each in names]
             case "countries":
-                return [each for each in ({"code": "de", "name": "x"}, {"code": "fr", "name": source.choice("yz")})]
+                return [{"code": "de", "name": "x"}, {"code": "fr", "name": source.choice("yz")}]
             case "friends":
                 return list({str(each): each for each in (self._actor() for _ in several)}.values())
             case "parts":
                 return {each: self._actor() for each in self._words()}
             case "odd":
-                return list({str(each): (each, source.choice(WORDS)) for each in [self._actor()]}.values())
+                return list({str(each): (each, source.choice(self.words)) for each in [self._actor()]}.values())
             case "lead":
                 return self._actor()
             case _:
-                return {"name": source.choice(WORDS), "next": self._value(name) if source.random() < 0.6 else None}
+                return {"name": source.choice(self.words), "next": self._value(name) if source.random() < 0.6 else None}
 
     def _words(self) -> list[str]:
-        return [self.random.choice(WORDS) for _ in range(self.random.randrange(8))]
+        return [self.random.choice(self.words) for _ in range(self.random.randrange(8))]
 
     def _tags(self) -> list[str]:
         return list(dict.fromkeys(self._words()))
@@ -191,20 +192,20 @@ class RandomChain:
     def _actor(self) -> dict[str, Any]:
         source = self.random
         return {
-            "name": source.choice([None, *WORDS]),
+            "name": source.choice([None, *self.words]),
             "home": source.choice([None, {"code": "de", "name": "x"}, {"code": "fr", "name": source.choice("yz")}]),
             "born": source.choice([None, 1, 2]),
-            "aliases": source.choice([None, {n: source.choice(WORDS) for n in range(source.randrange(4))}]),
+            "aliases": source.choice([None, {n: source.choice(self.words) for n in range(source.randrange(4))}]),
         }
 
     def _loose(self) -> dict[str, Any]:
-        return {"word": self.random.choice(WORDS), "words": self._words()}
+        return {"word": self.random.choice(self.words), "words": self._words()}
 
 
-def chain_of(seed: int) -> RandomChain:
-    made = RandomChain(random.Random(seed))
+def chain_of(seed: int, words: tuple[str, ...] = (*WORDS, "\ud800")) -> RandomChain:
+    made = RandomChain(random.Random(seed), words)
     made.publish()
-    for _ in range(made.random.randrange(1, 5)):
+    while len(made.versions) < 2 or made.random.random() < 0.6:
         made.step()
     return made
 
@@ -233,7 +234,7 @@ def replayed(state: Any, after: Any, step: Any) -> dict[str, Any]:
     return told(tables)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_replaying_the_feed_of_a_step_on_the_older_version_gives_the_newer_one(seed, before):
     chain = chain_of(seed)
@@ -242,3 +243,48 @@ def test_replaying_the_feed_of_a_step_on_the_older_version_gives_the_newer_one(s
     assert [step.to_version for step in steps] == chain.versions[1:]
     for (old, new), step in zip(pairwise(states), steps, strict=True):
         assert replayed(old, new, step) == told(Tables(new))
+        assert before == any(patch.previous is not MISSING for patch in step) or not len(step)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_the_feed_back_gives_the_older_version_by_reverse_deltas(seed, before):
+    chain = chain_of(seed)
+    route = [*reversed(chain.versions)]
+    states = [states_of(chain, [version])[0] for version in route]
+    steps = list(changes_between(Consumer(chain.store, share=False), route[0], route[-1], before=before))
+    assert [step.to_version for step in steps] == route[1:]
+    for (old, new), step in zip(pairwise(states), steps, strict=True):
+        assert replayed(old, new, step) == told(Tables(new))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_one_refresh_over_several_deltas_is_one_step_to_replay(seed):
+    chain = chain_of(seed)
+    old, new = states_of(chain, [chain.versions[0], chain.versions[-1]])
+    consumer = Consumer(chain.store, share=False, max_deltas=1000)
+    consumer.refresh(to=chain.versions[0])
+    step = step_of_refresh(consumer.refresh(), before=True)
+    assert step is None if old.tag == new.tag else replayed(old, new, step) == told(Tables(new))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_states_that_only_snapshots_lead_to_are_compared_as_a_whole(seed):
+    chain = chain_of(seed)
+    old, new = (ReadState.load(chain.store.get(f"snapshot-{version}").data) for version in chain.versions[:2])
+    step = feed_step(1, 2, old, new, None, with_before=True)
+    assert replayed(old, new, step) == told(Tables(new))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_bytes_and_objects_of_a_step_say_the_same(seed, before):
+    chain = chain_of(seed, WORDS)
+    states = states_of(chain, chain.versions)
+    for (old, new), step in zip(
+        pairwise(states), changes_between(Consumer(chain.store), chain.versions[0], before=before), strict=True
+    ):
+        assert replayed(old, new, PatchBatch.from_bytes(step.to_bytes())) == told(Tables(new))
+        assert replayed(old, new, PatchBatch.of(step)) == told(Tables(new))

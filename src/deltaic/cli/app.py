@@ -18,7 +18,7 @@ from deltaic.cli.doctor import diagnose
 from deltaic.cli.extras import missing_extra
 from deltaic.errors import DeltaicError, InputError, MissingExtraError
 
-GROUPS = ("schema", "blob", "conformance", "table", "vector")
+GROUPS = ("schema", "blob", "conformance", "table", "vector", "registry")
 """The modules of `deltaic.cli` that hold a group of commands."""
 
 TOP_LEVEL = {
@@ -26,6 +26,7 @@ TOP_LEVEL = {
     "chain": ("follow", "status", "pin", "unpin", "promote", "withdraw", "verify"),
     "lookup": ("get", "find", "history", "diff", "stats", "export"),
     "generate": ("generate",),
+    "changes": ("changes",),
     "run": ("run",),
 }
 """The modules whose commands stand beside the groups, and those commands."""

@@ -11,8 +11,10 @@ from deltaic.cli.chain import chain_store
 from deltaic.errors import ChainError, NotFoundError
 from deltaic.state.read import ReadState
 from deltaic.storage.announcement import Announcements
-from deltaic.storage.chain import Chain
+from deltaic.storage.chain import BlobKind, BlobName, Chain
 from deltaic.storage.store import Store
+from deltaic.vector.attach import with_vectors
+from deltaic.vector.names import part_name
 
 
 def open_state(url: str, version: int | None = None) -> ReadState:
@@ -23,9 +25,19 @@ def open_state(url: str, version: int | None = None) -> ReadState:
         ChainError: no blobs lead to the version.
     """
     if is_file(url):
-        return ReadState.load(Path(url))
+        return _of_file(Path(url))
     reader = _ChainReader(url)
     return reader.go(reader.newest if version is None else version)
+
+
+def _of_file(path: Path) -> ReadState:
+    """The state of a snapshot file, with the vectors of the part that lies beside it."""
+    state = ReadState.load(path)
+    blob = BlobName.parse(path.name)
+    part = None if blob is None or blob.kind is not BlobKind.SNAPSHOT else path.with_name(part_name(blob))
+    if part is None or not part.is_file():
+        return with_vectors(state, None, None)
+    return with_vectors(state, None, part.read_bytes(), name=part.name)
 
 
 def is_file(url: str) -> bool:
@@ -110,14 +122,19 @@ class _Walk:
         plan = plan_refresh(self._version, version, self._chain)
         for step in plan.steps:
             data = self._store.get(str(step)).data
-            if self._state is None or step.from_version is None:
-                self._state = ReadState.load(data)
-            else:
-                self._state = self._state.apply(data, schema_append="full")
+            before = None if step.from_version is None else self._state
+            state = ReadState.load(data) if before is None else before.apply(data, schema_append="full")
+            self._state = with_vectors(state, before, self._part(step), name=part_name(step))
         self._version = plan.version
         if self._state is None or self._version is None:
             raise ChainError(f"no snapshot leads to version {version} in {self._store.url}")
         return self._version, self._state
+
+    def _part(self, step: BlobName) -> bytes | None:
+        try:
+            return self._store.get(part_name(step)).data
+        except NotFoundError:
+            return None
 
 
 def _announced(store: Store) -> int | None:

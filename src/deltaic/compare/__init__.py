@@ -15,11 +15,13 @@ from deltaic.compare.footprint import FieldFootprint, TypeFootprint, footprint
 from deltaic.compare.history import History, HistoryEntry, VersionChanges, history, version_changes
 from deltaic.compare.keys import find_by_key, key_values
 from deltaic.compare.links import edges_of, references, root_types
+from deltaic.compare.state_digest import state_digest
 from deltaic.compare.statistics import FieldStatistics, type_statistics
 from deltaic.compare.traverse import add_children, add_parents, orphans, parents, without_referenced_outside
 
 if TYPE_CHECKING:
     from deltaic.compare.combining import combine, filtered_copy
+    from deltaic.compare.copied_vectors import snapshot_part, vectors_of
     from deltaic.compare.copying import copy_records
     from deltaic.compare.splitting import split, split_matches
 
@@ -27,8 +29,10 @@ _LATER = {
     "combine": "combining",
     "copy_records": "copying",
     "filtered_copy": "combining",
+    "snapshot_part": "copied_vectors",
     "split": "splitting",
     "split_matches": "splitting",
+    "vectors_of": "copied_vectors",
 }
 
 __all__ = [
@@ -67,9 +71,12 @@ __all__ = [
     "record_text",
     "references",
     "root_types",
+    "snapshot_part",
     "split",
     "split_matches",
+    "state_digest",
     "type_statistics",
+    "vectors_of",
     "version_changes",
     "without_referenced_outside",
     "write_parquet",

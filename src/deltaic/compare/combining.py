@@ -196,7 +196,10 @@ def _filtered(state: ReadState, filter: Filter) -> ReadState:
     known = dict(kept)
     kept = {name: _with_followable_keys(schema, known) for name, schema in kept.items()}
     types = {name: _reshaped(data, kept[name]) for name, data in state.types.items() if name in kept}
-    return ReadState(types, tag=state.tag, origin_tag=state.origin_tag, header_tags=state.header_tags)
+    left = [data.schema for data in types.values()]
+    vectors = {key: column for key, column in state.vectors.items() if filter.keeps_vectors(*key, left)}
+    tags = state.header_tags
+    return ReadState(types, tag=state.tag, origin_tag=state.origin_tag, header_tags=tags, vectors=vectors)
 
 
 def _with_followable_keys(schema: Schema, schemas: Mapping[str, Schema]) -> Schema:

@@ -1,7 +1,8 @@
 """Records copied from read states into a write state, by column, with their references renumbered.
 
 Equal records meet: a write state gives one ordinal to what is the same. Fields are matched by name, those that the
-source lacks are null. Hash tables are laid out anew, by hash key where the type has one.
+source lacks are null. Hash tables are laid out anew, by hash key where the type has one. Vectors come along
+(`copied_vectors`).
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from deltaic.compare.copied_vectors import copy_vectors
 from deltaic.compare.links import edges_of, refers_to_itself, type_groups
 from deltaic.compare.traverse import Matches, add_children
 from deltaic.errors import InputError, SchemaError
@@ -62,6 +64,7 @@ class Copier:
                     self._add(schemas[group[0]], matches[group[0]].ordinals())
             else:
                 self._copy_circle(group, schemas, matches)
+        copy_vectors(self._source, self._target, matches, self.numbers)
         return self.numbers
 
     def _copy_circle(self, group: tuple[str, ...], schemas: Mapping[str, Schema], matches: Matches) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from deltaic.compare.content import ContentDigests
 from deltaic.compare.feed_compare import Comparison, Sameness, Spot
 from deltaic.compare.feed_groups import ChangeGroup, Gathering, StepChanges
-from deltaic.compare.feed_values import Keys, Ordinals, RecordValues
+from deltaic.compare.feed_values import Keys, Ordinals, RecordValues, values_of
 from deltaic.compare.feed_vectors import changed_vectors, compare_vectors
 from deltaic.compare.keys import declared_key, key_columns, key_digests
 from deltaic.compare.links import root_types
@@ -25,6 +25,7 @@ from deltaic.compare.pairs import numbered, pair_equal
 from deltaic.compare.traverse import add_parents
 from deltaic.compare.unchanged import unchanged
 from deltaic.errors import NotFoundError
+from deltaic.schema.types import ObjectSchema
 from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.read import ReadState
 from deltaic.wire.patches.patch import Operation
@@ -95,18 +96,35 @@ def _sameness(before: ReadState, after: ReadState, touched: Touched | None) -> S
     if touched is None:
         return Sameness({}, True, unchanged(before, after))
     stayed = {}
-    for name, ordinals in touched.items():
+    for name, data in after.types.items():
+        if name not in before:
+            continue
+        both = before.types[name].populated.intersection(data.populated)
         # Only values that were appended, or an ordinal that was used again, are touched and there on both sides.
-        if name in before and name in after:
-            both = before.types[name].populated.intersection(after.types[name].populated)
-            if again := both.intersection(ordinals):
-                stayed[name] = again
+        again = both.intersection(touched.get(name, EMPTY)).union(_with_new_fields(before, after, name, both))
+        if again:
+            stayed[name] = again
     if not stayed:
         return Sameness(touched)
     grown = dict(touched)
     for name, ordinals in add_parents(after, stayed).items():
         grown[name] = grown.get(name, EMPTY).union(ordinals)
     return Sameness(grown)
+
+
+def _with_new_fields(before: ReadState, after: ReadState, name: str, both: OrdinalSet) -> OrdinalSet:
+    """Of records that stayed, those that hold a value in a field that the model before did not have."""
+    one, other = before.types[name].schema, after.types[name].schema
+    if one is other or one == other or not isinstance(one, ObjectSchema) or not isinstance(other, ObjectSchema):
+        return EMPTY
+    found, ordinals = EMPTY, both.ordinals()
+    for each in other.fields:
+        if each in one.fields or not len(ordinals):
+            continue
+        valid = after[name].column(each.name, ordinals).valid
+        holders = both if valid is None else OrdinalSet.from_ordinals(ordinals[valid])
+        found = found.union(holders)
+    return found
 
 
 @dataclass(slots=True)
@@ -177,7 +195,6 @@ class _Walk:
         return found[-1]
 
     def _paired(self, name: str, key: tuple[str, ...], removed: Ordinals, added: Ordinals) -> _Pairs:
-        none = np.zeros(0, np.int64)
         left, right = (
             key_digests(key_columns(state, name, ordinals, key)) if name in state else np.zeros((2, 0), np.uint64)
             for state, ordinals in ((self._before, removed), (self._after, added))
@@ -190,13 +207,15 @@ class _Walk:
             twice |= np.bincount(side, minlength=counted) > 1
         twice[numbers[len(removed) + len(added) :]] = True
         self._several(name, removed[twice[old]], added[twice[new]])
-        removed, left = removed[~twice[old]], left[:, ~twice[old]]
-        added, right = added[~twice[new]], right[:, ~twice[new]]
-        first, second = pair_equal(left, right) if len(removed) and len(added) else (none, none)
-        # Digests come in no order that means anything.
-        order = np.argsort(added[second])
-        first, second = first[order], second[order]
-        return _Pairs(np.delete(added, second), np.delete(removed, first), removed[first], added[second])
+        removed, old = removed[~twice[old]], old[~twice[old]]
+        added, new = added[~twice[new]], new[~twice[new]]
+        places = np.full(counted, -1, np.int64)
+        places[old] = np.arange(len(old))
+        matches = places[new]
+        both = matches >= 0
+        left_over = np.ones(len(removed), np.bool_)
+        left_over[matches[both]] = False
+        return _Pairs(added[~both], removed[left_over], removed[matches[both]], added[both])
 
     def _others(self, name: str, key: tuple[str, ...]) -> NDArray[np.uint64]:
         """The keys of records that stayed, for a type that others refer to: there one key may have several records."""
@@ -232,7 +251,7 @@ class _Walk:
             (Operation.PUT, self._after, added),
         ):
             if len(ordinals):
-                whole = RecordValues(state, name, ordinals)
+                whole = values_of(state, name, ordinals)
                 self.groups.append(
                     ChangeGroup(name, operation, "", None, (), whole, None, len(ordinals), self._with_before)
                 )

@@ -235,7 +235,8 @@ class Comparison:
         one, other = self._before[schema.name].members(old), self._after[schema.name].members(new)
         sizes = np.diff(one.offsets), np.diff(other.offsets)
         alike = (sizes[0] == sizes[1]) & (sizes[0] <= MAX_INDEX + 1)
-        self._whole_rows(schema.name, old, new, spot, np.flatnonzero(~alike))
+        # Of another length is another list, whatever it holds.
+        self._told(schema.name, old, new, spot, np.flatnonzero(~alike))
         rows = np.flatnonzero(alike)
         lengths = sizes[0][rows]
         left, right = (_gathered(side.offsets, side.elements, rows) for side in (one, other))

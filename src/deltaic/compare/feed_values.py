@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.binary.arrow import ArrowColumn, ArrowField, struct_column
-from deltaic.compare.diff import record_value
 from deltaic.compare.keys import KeyColumn, key_columns
 from deltaic.compare.logical_values import logical_list, logical_values, stands_for_another
 from deltaic.schema.logical import LogicalType
@@ -27,6 +26,8 @@ from deltaic.state.records import is_boxed, records_of
 
 Ordinals = NDArray[np.int64]
 Places = NDArray[np.int64]
+
+_MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,13 +86,15 @@ class RecordValues:
 
     def to_pylist(self) -> list[Any]:
         """The records as dicts, lists and scalars, None for null."""
+        view, stands_for, name = self.state[self.type_name], logical_values(self.state).of, self.type_name
+        found = [
+            None if ordinal < 0 else stands_for(name, view[ordinal].to_python(max_depth=_MAX_DEPTH))
+            for ordinal in self.ordinals.tolist()
+        ]
+        if wrapped_type(self.state.types[name].schema) is None:
+            return found
         # A type {value} in between only keeps what is null inside a collection.
-        wrapped = wrapped_type(self.state.types[self.type_name].schema) is not None
-        found = []
-        for ordinal in self.ordinals.tolist():
-            value = None if ordinal < 0 else record_value(self.state, self.type_name, ordinal)
-            found.append(value["value"] if wrapped and isinstance(value, dict) else value)
-        return found
+        return [None if value is None else value["value"] for value in found]
 
     def arrow_column(self, name: str) -> ArrowColumn:
         """The records in Arrow's layout: structs, lists or maps."""

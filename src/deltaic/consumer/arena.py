@@ -41,11 +41,13 @@ from deltaic.consumer.arena_manifest import (
     boot_identity,
     decode_manifest,
     describe_types,
+    describe_vectors,
     encode_manifest,
     rebuild,
 )
 from deltaic.consumer.arena_memory import Loan, Mapping
 from deltaic.consumer.arena_places import arena_roots, sweep_idle
+from deltaic.consumer.vector_parts import missing_vectors
 from deltaic.errors import DecodeError, StorageError
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
@@ -171,6 +173,7 @@ class Arena:
         try:
             with making.allocating():
                 state = build()
+            place = making.places(state, self._in_use())
             manifest = Manifest(
                 boot=boot_identity(),
                 serial=room.serial,
@@ -179,7 +182,9 @@ class Arena:
                 tag=state.tag,
                 origin_tag=state.origin_tag,
                 header_tags=dict(state.header_tags),
-                types=describe_types(state, making.places(state, self._in_use())),
+                types=describe_types(state, place),
+                vectors=describe_vectors(state, place),
+                missing_vectors=tuple(sorted(missing_vectors(state))),
             )
             self._folder.write(name, encode_manifest(manifest))
             lease = self._lease(name)

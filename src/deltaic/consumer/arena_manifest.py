@@ -21,19 +21,23 @@ from numpy.typing import NDArray
 
 from deltaic.binary.buffers import SLACK
 from deltaic.binary.cursor import Cursor
+from deltaic.consumer.vector_parts import note_missing
 from deltaic.errors import DecodeError
 from deltaic.limits import DEFAULT_LIMITS, MAX_ORDINAL
 from deltaic.schema.binary import read_schema, write_schema
 from deltaic.schema.types import Kind, ObjectSchema, Schema
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.filter import Filter
+from deltaic.state.ghost_vectors import GhostedVectors, ghosts_of
 from deltaic.state.read import ReadState
 from deltaic.state.type_data import TypeData
+from deltaic.state.vector_column import CHUNK_ROWS, Matrix, StoredVectors, is_shared_zero
 from deltaic.wire.shards import ListShard, MapShard, ObjectShard, SetShard, Shard
+from deltaic.wire.vectors.bounds import DEFAULT_VECTOR_LIMITS
 
 Bytes = NDArray[np.uint8]
 
-FORMAT = 3
+FORMAT = 4
 """States of another format are in another folder."""
 
 _DIGEST_BYTES = 32
@@ -73,6 +77,18 @@ class TypePlace(msgspec.Struct, frozen=True):
     appended: Place
 
 
+class VectorPlace(msgspec.Struct, frozen=True):
+    """One vector column."""
+
+    type_name: str
+    field_name: str
+    dimensions: int
+    chunks: tuple[Place | None, ...]
+    """None for a chunk without vectors."""
+    present: Place
+    ghosts: Place
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """One state."""
 
@@ -88,6 +104,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     origin_tag: int
     header_tags: dict[str, str]
     types: tuple[TypePlace, ...]
+    vectors: tuple[VectorPlace, ...] = ()
+    missing_vectors: tuple[tuple[str, str], ...] = ()
+    """Columns that the chain has and the state lacks."""
 
     def files(self) -> set[str]:
         """Names of the files that the state needs."""
@@ -95,6 +114,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         for one in self.types:
             places = [one.populated, one.previous, one.pending, one.appended]
             places += [place for shard in one.shards for place in shard.arrays if place is not None]
+            found |= {place.file for place in places}
+        for column in self.vectors:
+            places = [column.present, column.ghosts]
+            places += [place for place in column.chunks if place is not None]
             found |= {place.file for place in places}
         return found - {""}
 
@@ -152,6 +175,30 @@ def arrays_of(state: ReadState) -> Iterator[Bytes]:
             for array in _arrays(shard):
                 if array is not None:
                     yield array
+    for column in state.vectors.values():
+        yield column.present.words.view(np.uint8)
+        yield ghosts_of(column).words.view(np.uint8)
+        for _, chunk in column.blocks():
+            yield _flat(chunk)
+
+
+def _flat(chunk: Matrix) -> Bytes:
+    flat: Bytes = chunk.reshape(-1).view(np.uint8)
+    return flat
+
+
+def describe_vectors(state: ReadState, place: Callable[[Bytes], Place]) -> tuple[VectorPlace, ...]:
+    """The vector columns of a state; `place` says where an array lies."""
+    return tuple(
+        VectorPlace(
+            *names,
+            column.dimensions,
+            tuple(None if is_shared_zero(chunk) else place(_flat(chunk)) for chunk in column.chunks),
+            place(column.present.words.view(np.uint8)),
+            place(ghosts_of(column).words.view(np.uint8)),
+        )
+        for names, column in state.vectors.items()
+    )
 
 
 def describe_types(state: ReadState, place: Callable[[Bytes], Place]) -> tuple[TypePlace, ...]:
@@ -175,9 +222,15 @@ def rebuild(manifest: Manifest, mapped: Callable[[str], Bytes], filter: Filter |
         if schema.name in types:
             raise files.refused(f"type {schema.name} stands there twice")
         types[schema.name] = _rebuild_type(one, schema, files)
-    return ReadState(
-        types, tag=manifest.tag, origin_tag=manifest.origin_tag, header_tags=manifest.header_tags, filter=filter
+    state = ReadState(
+        types,
+        tag=manifest.tag,
+        origin_tag=manifest.origin_tag,
+        header_tags=manifest.header_tags,
+        filter=filter,
+        vectors={(one.type_name, one.field_name): _rebuild_vectors(one, types, files) for one in manifest.vectors},
     )
+    return note_missing(state, manifest.missing_vectors)
 
 
 class _Files:
@@ -212,6 +265,34 @@ class _Files:
         if place.length % 8 or place.offset % 8:
             raise self.refused("a set of ordinals is not made of words")
         return OrdinalSet(self.array(place).view(np.uint64))
+
+
+def _rebuild_vectors(one: VectorPlace, types: dict[str, TypeData], files: _Files) -> StoredVectors:
+    where = f"vector column {one.type_name}.{one.field_name}"
+    if not 0 < one.dimensions <= DEFAULT_VECTOR_LIMITS.max_dims or one.type_name not in types:
+        raise files.refused(f"{where} of {one.dimensions} dimensions")
+    present = files.ordinals(one.present)
+    ghosts = files.ordinals(one.ghosts)
+    last = max(present.max(), ghosts.max())
+    if last >= len(one.chunks) * CHUNK_ROWS:
+        raise files.refused(f"{where} ends before ordinal {last}")
+    chunk_bytes = CHUNK_ROWS * one.dimensions * 4
+    chunks = []
+    for place in one.chunks:
+        if place is None:
+            chunks.append(_no_rows(one.dimensions))
+        elif place.length != chunk_bytes or place.offset % 4:
+            raise files.refused(f"{where} has a chunk of {place.length:,} bytes")
+        else:
+            chunks.append(files.array(place).view(np.float32).reshape(CHUNK_ROWS, one.dimensions))
+    if ghosts:
+        return GhostedVectors(one.dimensions, tuple(chunks), present, ghosts)
+    return StoredVectors(one.dimensions, tuple(chunks), present)
+
+
+def _no_rows(dimensions: int) -> Matrix:
+    """A chunk without vectors, which takes no memory of its own."""
+    return np.broadcast_to(np.zeros(dimensions, np.float32), (CHUNK_ROWS, dimensions))
 
 
 def _rebuild_type(one: TypePlace, schema: Schema, files: _Files) -> TypeData:

@@ -1,7 +1,8 @@
 """What a refresh changed: records added, removed and modified, by type and by key.
 
 Nothing is computed before it is asked for. An ordinal counts as touched if any delta of the way removed or added it;
-the touched records of the state before are gone, those of the state after are new. For a type with a primary key, a
+the touched records of the state before are gone, those of the state after are new. So does one whose vector changed,
+though the record stays at its ordinal. For a type with a primary key, a
 gone record and a new one with the same key are one *modified* record. After a second snapshot every record counts as
 touched, because ordinals of two snapshots tell nothing about each other; by key the result is still exact for keys
 that came or went.
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from deltaic.compare.keys import declared_key, key_columns, key_digests, key_values
 from deltaic.compare.pairs import pair_equal
+from deltaic.compare.vectors import changed_vectors
 from deltaic.errors import NotFoundError
 from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.read import ReadState
@@ -154,6 +156,7 @@ class Changes(Mapping[str, TypeChanges]):
         self.before, self.after = before, after
         self._steps = steps
         self._types: dict[str, TypeChanges] = {}
+        self._moved: dict[str, OrdinalSet] = {}
 
     @property
     def whole(self) -> bool:
@@ -190,7 +193,7 @@ class Changes(Mapping[str, TypeChanges]):
             names = dict.fromkeys((*self.after.types, *(self.before.types if self.before is not None else ())))
         else:
             touched = {name for step in self._steps for name in step}
-            names = dict.fromkeys(name for name in self.after.types if name in touched)
+            names = dict.fromkeys(name for name in self.after.types if name in touched or self._vectors(name))
         return tuple(names)
 
     def _touched(self, name: str) -> OrdinalSet | None:
@@ -201,7 +204,16 @@ class Changes(Mapping[str, TypeChanges]):
             if name in step:
                 old, new = step[name]
                 touched = touched.union(old.difference(new)).union(new.difference(old))
-        return touched
+        return touched.union(self._vectors(name))
+
+    def _vectors(self, name: str) -> OrdinalSet:
+        """The ordinals of a type that have another vector than before."""
+        if self.before is None or name not in self.before:
+            return EMPTY
+        found = self._moved.get(name)
+        if found is None:
+            found = self._moved[name] = changed_vectors(self.before, self.after, name)
+        return found
 
 
 NO_STEPS: tuple[Step, ...] = ()

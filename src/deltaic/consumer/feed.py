@@ -15,21 +15,25 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from deltaic.binary.cursor import Cursor
 from deltaic.compare.feed import step_changes
 from deltaic.compare.feed_patches import batch_of
 from deltaic.consumer.apply import changed_ordinals
 from deltaic.consumer.changes import Changes
+from deltaic.consumer.fetch import Fetcher
 from deltaic.consumer.listener import RefreshListener
 from deltaic.consumer.plan import plan_refresh
 from deltaic.consumer.report import Refresh
 from deltaic.errors import ChainError, InputError, NotFoundError
 from deltaic.index.catalog import Lookup
 from deltaic.index.index_set import IndexSet
+from deltaic.schema.types import Schema
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.read import ReadState
 from deltaic.storage.announcement import Announcements
-from deltaic.storage.chain import Chain
+from deltaic.storage.chain import BlobName, Chain
 from deltaic.storage.store import Store
+from deltaic.wire.header import read_header
 from deltaic.wire.patches.batch import PatchBatch, Refer
 from deltaic.wire.patches.patch import Patch
 
@@ -210,7 +214,7 @@ def _steps(consumer: "Consumer", from_version: int, to_version: int | None) -> I
     end = refresher.wanted().version if to_version is None else to_version
     if end is None:
         raise NotFoundError(f"nothing is announced in {consumer.store.url}")
-    # From here on every delta counts, however many they are.
+    # Every delta counts, however many they are.
     refresher.settings = replace(refresher.settings, max_deltas=_ANY_NUMBER_OF_DELTAS)
     route = refresher._route(end, refresher.loaded, lambda *_: True)
     versions = [step.to_version for step in route.plan.steps]
@@ -223,14 +227,40 @@ def _steps(consumer: "Consumer", from_version: int, to_version: int | None) -> I
     for place, version in enumerate(versions, 1):
         refresh = _go(walker, version)
         old, new = refresh.changes.before, refresh.changes.after
+        touched = touched_of(refresh.changes)
         assert old is not None
-        yield place, len(versions), at, version, (old, new), touched_of(refresh.changes)
+        if version < at and _another_model(walker, at, version):
+            # A reverse delta leaves the model as it is; the older one has fields that no blob on the way back brings.
+            walker = _walker(consumer, fresh=True)
+            _go(walker, version)
+            new = walker.loaded.base
+        yield place, len(versions), at, version, (old, new), touched
         at = version
         del refresh, old, new
 
 
-def _walker(consumer: "Consumer") -> "Consumer":
-    """A consumer of the same chain that goes its own way, from where the first one is."""
+def _another_model(walker: "Consumer", version: int, older: int) -> bool:
+    """True if two versions are known to have different models."""
+    models = [_model_of(walker, each) for each in (version, older)]
+    return None not in models and models[0] != models[1]
+
+
+def _model_of(walker: "Consumer", version: int) -> frozenset[Schema] | None:
+    """The schemas of a version, by the file that holds its header alone; None if there is none."""
+    refresher = walker._refresher
+    name, found = str(BlobName.header(version)), refresher.announcement
+    entry = None if found is None else refresher._router.entry(found, version)
+    artifact = None if entry is None else entry.artifact(name)
+    settings = refresher.settings
+    try:
+        data, _ = Fetcher(settings.store, settings.cache, refresher._backoff, settings.limits).read(name, artifact)
+    except NotFoundError:
+        return None
+    return frozenset(read_header(Cursor(data, name), settings.limits).schemas)
+
+
+def _walker(consumer: "Consumer", *, fresh: bool = False) -> "Consumer":
+    """A consumer of the same chain that goes its own way, from where the first one is unless it should be fresh."""
     from deltaic.consumer.consumer import Consumer
 
     told = consumer._settings
@@ -248,7 +278,7 @@ def _walker(consumer: "Consumer") -> "Consumer":
     refresher = made._refresher
     refresher.settings = replace(refresher.settings, cache=told.cache)
     loaded = consumer._refresher.loaded
-    if loaded is not None:
+    if loaded is not None and not fresh:
         indexes = IndexSet(loaded.base)
         lookup = Lookup(loaded.base, indexes)
         refresher.loaded = replace(loaded, state=loaded.base, cached={}, indexes=indexes, lookup=lookup)

@@ -7,7 +7,6 @@ change in between. A damaged copy is removed and the blob fetched once more; a d
 import logging
 import mmap
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +14,6 @@ from pathlib import Path
 from deltaic.consumer.cache import BlobCache, is_full
 from deltaic.consumer.route import Route
 from deltaic.consumer.times import Times
-from deltaic.consumer.vector_heads import columns_by_range
-from deltaic.consumer.vector_parts import ColumnKey
 from deltaic.errors import ChecksumError, NotFoundError, StorageError
 from deltaic.limits import Limits
 from deltaic.storage.announced import Artifact
@@ -69,8 +66,6 @@ class Fetcher:
     limits: Limits
     parts: tuple[str, ...] = ()
     times: Times = field(default_factory=Times)
-    keeps_all_vectors: bool = True
-    """False if a filter may leave vector columns out."""
 
     def fetch(self, step: BlobName, route: Route) -> Fetched:
         """The verified bytes of a step."""
@@ -90,36 +85,14 @@ class Fetcher:
         parts = {part: data for part, data in read.items() if part is not None}
         return Fetched(read[None], parts, size_bytes, cached, verified)
 
-    def fetch_vectors(self, step: BlobName, route: Route, keeps: Callable[[ColumnKey], bool]) -> FetchedPart | None:
-        """The verified bytes of the vector part beside a step's blob; None if there is none.
-
-        Args:
-            step: the blob.
-            route: what was announced of its files.
-            keeps: says of a column whether it is wanted; a part of which nothing is wanted is not read.
-        """
+    def fetch_vectors(self, step: BlobName, route: Route) -> FetchedPart | None:
+        """The verified bytes of the vector part beside a step's blob; None if it has none."""
         name = part_name(step)
         if name not in route.artifacts:
             return None
         artifact = route.artifacts[name]
-        if artifact is not None and artifact.codec is None:
-            columns = self._vector_columns(artifact, keeps)
-            if columns is not None and not any(map(keeps, columns)):
-                return None
         data, from_cache = self.read(name, artifact)
-        size_bytes = len(data) if artifact is None else artifact.size
-        return FetchedPart(data, size_bytes, from_cache, artifact is not None)
-
-    def _vector_columns(self, artifact: Artifact, keeps: Callable[[ColumnKey], bool]) -> list[ColumnKey] | None:
-        """The columns of a part, without reading more of it than that takes; None where everything is wanted."""
-        if self.keeps_all_vectors:
-            return None
-
-        def get_range(start: int, count: int) -> bytes:
-            return self.backoff.read(lambda: self.store.get_range(artifact.name, start, count))
-
-        with self.times("fetch"):
-            return columns_by_range(get_range, artifact.size, self.limits)
+        return FetchedPart(data, len(data) if artifact is None else artifact.size, from_cache, artifact is not None)
 
     def read(self, name: str, artifact: Artifact | None) -> tuple[memoryview, bool]:
         """The bytes of one blob, verified if something was announced of it, and whether they were a copy's."""

@@ -6,8 +6,8 @@ period in which its use is fine, then a *detection* period in which each use is 
 *dropped* if no use was seen, or in any case with `force_drop`: its memory goes, and using it or its views raises
 NotFoundError.
 
-Tables and look-ups of a state go with it. What cannot be taken away is a record or an index that was handed out: it
-holds the arrays it reads, and they go with it.
+Tables and look-ups of a state go with it. What cannot be taken away is a record, a vector or an index that was handed
+out: it holds the arrays it reads, and they go with it.
 """
 
 import logging
@@ -24,6 +24,7 @@ from deltaic.index.index_set import IndexSet
 from deltaic.state.arrow import BATCH_ROWS
 from deltaic.state.columns import CollectionColumn, Column, InvalidText
 from deltaic.state.read import ReadState
+from deltaic.state.vector_column import StoredVectors
 from deltaic.state.view import TypeView
 
 log = logging.getLogger("deltaic.consumer")
@@ -103,6 +104,8 @@ class GuardedState(ReadState):
             origin_tag=inner.origin_tag,
             header_tags=inner.header_tags,
             filter=inner.filter,
+            appended=inner.appended,
+            vectors=inner.vectors,
         )
         # Views are made over the inner state: what the kernels know of it goes with it.
         self._inner = inner
@@ -123,7 +126,7 @@ class GuardedState(ReadState):
 
     def __getattr__(self, name: str) -> Any:
         # Reached only for what a drop took away.
-        if name in ("types", "_inner", "_indexes"):
+        if name in ("types", "vectors", "_inner", "_indexes"):
             self.__dict__["_guard"].refuse()
         raise AttributeError(name)
 
@@ -134,6 +137,7 @@ class GuardedState(ReadState):
             view.let_go()
         self._views.clear()
         self.__dict__.pop("types", None)
+        self.__dict__.pop("vectors", None)
         self.__dict__.pop("_inner", None)
         self.__dict__.pop("_indexes", None)
 
@@ -171,6 +175,11 @@ class GuardedView(TypeView):
         """The members of collections; see `TypeView.members`."""
         self._guard.use()
         return super().members(ordinals)
+
+    def vectors(self, name: str) -> StoredVectors:
+        """A vector column; see `TypeView.vectors`."""
+        self._guard.use()
+        return super().vectors(name)
 
     def to_arrow(
         self,

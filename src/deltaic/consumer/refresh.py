@@ -13,7 +13,7 @@ from deltaic.consumer.changes import Step
 from deltaic.consumer.fetch import Fetcher
 from deltaic.consumer.report import RefreshStep
 from deltaic.consumer.route import Route
-from deltaic.consumer.vector_parts import ColumnKey, keeps_column, missing_vectors, with_part
+from deltaic.consumer.vector_parts import ColumnKey, missing_vectors, wants_part, with_part
 from deltaic.errors import DeltaicError, StorageError
 from deltaic.index.catalog import Lookup
 from deltaic.index.index_set import IndexSet
@@ -168,13 +168,12 @@ class Walk:
     def _with_vectors(self, before: ReadState | None, made: ReadState, step: BlobName) -> ReadState:
         """The state after a step with the vectors of the part beside it."""
         try:
-            part = self.fetcher.fetch_vectors(step, self.route, lambda key: keeps_column(made, key))
+            part = self.fetcher.fetch_vectors(step, self.route) if wants_part(made) else None
         except StorageError as error:
             raise _StoreFailed(error) from error
         known = self.known if before is None else {*before.vectors, *missing_vectors(before)}
         if part is None:
-            unread = part_name(step) in self.route.artifacts
-            return made if unread else with_part(before, made, step, None, known, self.limits)
+            return with_part(before, made, step, None, known, self.limits)
         report = self._reports[-1]
         self._reports[-1] = replace(
             report,
@@ -183,9 +182,8 @@ class Walk:
             verified=report.verified and part.verified,
             vector_bytes=part.size_bytes,
         )
-        base = before if step.from_version is not None else None
         # A file that is what was announced needs no second proof.
-        return with_part(base, made, step, part.data, known, self.limits, check=not part.verified)
+        return with_part(before, made, step, part.data, known, self.limits, check=not part.verified)
 
 
 def attached(state: ReadState, version: int, start: ReadState | None, *, verifiable: bool) -> Walked:

@@ -239,15 +239,7 @@ class Refresher:
 
     def _walk(self, start: Loaded | None, route: Route, times: Times) -> Walked:
         settings = self.settings
-        fetcher = Fetcher(
-            settings.store,
-            settings.cache,
-            self._backoff,
-            settings.limits,
-            settings.parts,
-            times,
-            keeps_all_vectors=settings.filter is None,
-        )
+        fetcher = Fetcher(settings.store, settings.cache, self._backoff, settings.limits, settings.parts, times)
         state = None if start is None or route.plan.starts_with_snapshot else start.base
         if start is not None and not route.plan.steps:
             return attached(start.base, start.version, None, verifiable=start.verified)

@@ -157,16 +157,12 @@ class _Usable:
         elif entry is not None or step.owner <= self._unlisted_until:
             for name in present:
                 blob = BlobName.parse(name)
-                if (
-                    name == part_name(step)
-                    or blob is not None
-                    and (blob.kind, blob.from_version, blob.to_version)
-                    == (
-                        step.kind,
-                        step.from_version,
-                        step.to_version,
-                    )
-                ):
+                beside = blob is not None and (blob.kind, blob.from_version, blob.to_version) == (
+                    step.kind,
+                    step.from_version,
+                    step.to_version,
+                )
+                if beside or name == part_name(step):
                     self.artifacts.setdefault(name, None)
         if str(step) not in self.artifacts or step.to_version in self.withdrawn:
             self._blobs.pop(str(step), None)

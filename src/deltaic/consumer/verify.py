@@ -4,7 +4,7 @@ Closed means: the deltas lead from the oldest snapshot through every announced v
 snapshot of its own, following deltas gave the same state as that snapshot; each reverse delta leads back to the state
 its delta came from; state tags and the versions in header tags fit. States are compared by Hollow's checksum where
 the model stayed the same; where it changed, a follower keeps its old model (hollow-blob.md, section 15) and only the
-tags are compared.
+tags are compared. Vector parts are read with their blobs, and vectors compared bit for bit.
 """
 
 import time
@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltaic.compare.vectors import equal_vectors
 from deltaic.consumer.apply import read_step
 from deltaic.consumer.fetch import Fetcher
 from deltaic.consumer.plan import Plan
 from deltaic.consumer.route import Route
+from deltaic.consumer.vector_parts import with_part
 from deltaic.errors import DeltaicError, NotFoundError, StorageError
 from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.state.read import ReadState
@@ -24,6 +26,7 @@ from deltaic.storage.announcement import Announcement, Announcements
 from deltaic.storage.backoff import Backoff
 from deltaic.storage.chain import BlobKind, BlobName, Chain
 from deltaic.storage.store import Store
+from deltaic.vector.names import VECTOR_KIND, part_name
 from deltaic.wire.append import AppendMode
 
 VERSION_TAG = "hollow.blob.to.version"
@@ -142,12 +145,13 @@ class _Check:
                 self._withdrawn.add(entry.version)
             for listed in entry.artifacts:
                 # What leads to a withdrawn version goes with the next one; its reverse delta stays, for the way back.
-                if listed.name in names or not (entry.withdrawn and listed.kind in ("snapshot", "delta")):
+                if listed.name in names or not (entry.withdrawn and _leads_there(listed)):
                     self._artifacts.setdefault(listed.name, listed)
         unlisted = not entries or any(not entry.artifacts for entry in entries)
+        beside = {part_name(blob) for blob in map(BlobName.parse, names) if blob is not None and not _is_header(blob)}
         for name in sorted(names):
             # In a chain that a Java producer began, blobs without an announced checksum are in order.
-            if unlisted and BlobName.parse(name) is not None:
+            if unlisted and (BlobName.parse(name) is not None or name in beside):
                 self._artifacts.setdefault(name, None)
         fetcher = self._fetcher()
         for name, artifact in self._artifacts.items():
@@ -225,6 +229,7 @@ class _Check:
         try:
             fetched = self._fetcher().fetch(blob, route)
             state = read_step(before, blob, fetched, None, self.limits, AppendMode.FULL)
+            state = self._with_vectors(before, state, blob)
         except StorageError:
             raise
         except DeltaicError as error:
@@ -236,11 +241,22 @@ class _Check:
             self._found(str(blob), f"its header says that it leads to version {tag}")
         return state
 
+    def _with_vectors(self, before: ReadState | None, state: ReadState, blob: BlobName) -> ReadState:
+        name = part_name(blob)
+        data = self._fetcher().read(name, self._artifacts[name])[0] if name in self._usable else None
+        known = () if before is None else before.vectors.keys()
+        made = with_part(before, state, blob, data, known, self.limits)
+        if name not in self._artifacts and known:
+            self._found(str(blob), "the vectors before it do not go on: it has no vector part")
+        return made
+
     def _same(self, one: ReadState, other: ReadState, subject: str, way: str, goal: str) -> None:
         if one.tag != other.tag:
             self._found(subject, f"{way} leads to state {other.tag:016x}, {goal} is state {one.tag:016x}")
         elif _comparable(one, other) and one.checksum() != other.checksum():
             self._found(subject, f"{way} leads to other records than {goal}")
+        elif not equal_vectors(one, other):
+            self._found(subject, f"{way} leads to other vectors than {goal}")
 
     def _entries(self, names: dict[str, int]) -> Iterator[AnnouncedVersion]:
         if self.announcement.record is None:
@@ -282,6 +298,15 @@ class _Check:
         finding = Finding(subject, problem)
         if finding not in self.findings:
             self.findings.append(finding)
+
+
+def _leads_there(listed: Artifact) -> bool:
+    """True for the snapshot and the delta of a version, and for the vector parts beside them."""
+    return listed.kind in ("snapshot", "delta") or (listed.kind == VECTOR_KIND and "-reverse." not in listed.name)
+
+
+def _is_header(blob: BlobName) -> bool:
+    return blob.kind is BlobKind.HEADER
 
 
 def _comparable(one: ReadState, other: ReadState) -> bool:

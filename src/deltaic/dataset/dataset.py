@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from deltaic.consumer.consumer import Consumer
     from deltaic.consumer.feed import ChangeFeed
     from deltaic.dataset.publishing import EngineName, Published
+    from deltaic.schema.registry import Registry
     from deltaic.table.rows.table import Table
     from deltaic.table.search.result import SearchResult
 
@@ -99,6 +100,7 @@ class Dataset:
         self._source = source
         self._table: Table | None = None
         self._publisher: tuple[dict[str, Any], Producer] | None = None
+        self._registry: Registry | None = None
 
     @classmethod
     def create(
@@ -244,7 +246,26 @@ class Dataset:
             if found is None or found._source.description is None or found._source.description.token != token:
                 raise
             etag = found._source.etag
-        return Dataset(self.store, whole, _Source(description, etag, self._source.unknown))
+        evolved = Dataset(self.store, whole, _Source(description, etag, self._source.unknown))
+        evolved._registry = self._registry
+        from deltaic.dataset.registry import announce_fields
+
+        announce_fields(evolved, before=self.model)
+        return evolved
+
+    @property
+    def registry(self) -> "Registry":
+        """The numbers of this dataset's fields, in `registry/`; fields of the model join it by themselves.
+
+        Raises:
+            RegistryError: what is stored cannot be read.
+            StorageError: there are new fields and the store cannot be written.
+        """
+        if self._registry is None:
+            from deltaic.dataset.registry import opened_registry
+
+            self._registry = opened_registry(self)
+        return self._registry
 
     @property
     def has_table(self) -> bool:
@@ -329,12 +350,14 @@ class Dataset:
             SchemaError: the table changed in a way that deltas cannot carry.
         """
         from deltaic.dataset.publishing import grow_model, publish_table
+        from deltaic.dataset.registry import announce_fields
 
         if spark is not None:
             producer_options.setdefault("order", "canonical")
         following, growth = grow_model(self, version)
         if growth is not None:
             self._given_model, self._source = following._given_model, following._source
+        announce_fields(self, optimize=True)
         producer = self._producer_for(producer_options, changed=growth is not None)
         try:
             return publish_table(
@@ -375,6 +398,10 @@ class Dataset:
         """
         if model is not None and not self.is_bare:
             raise InputError("the model of a dataset is changed by evolve()")
+        if not self.is_bare:
+            from deltaic.dataset.registry import announce_fields
+
+            announce_fields(self, optimize=True)
         return Producer(self.chain, self.model if model is None else model, **options)
 
     def consumer(self, **options: Any) -> "Consumer":

@@ -7,6 +7,8 @@ from deltaic.producer.encode import EncodedBlob
 from deltaic.producer.publish import Publication
 from deltaic.producer.stage import StagedBlob, stage, unstage
 from deltaic.producer.validators import Candidate
+from deltaic.producer.vector_parts import EncodedPart, staged_key
+from deltaic.producer.vector_step import VectorStep
 from deltaic.state.append_write import CollectedAppend
 from deltaic.state.read import ReadState
 from deltaic.storage.announced import Artifact
@@ -37,6 +39,10 @@ class Attempt:
         self.state: ReadState | None = None
         self.attached: list[StagedFile] = []
         """Files beside the blobs."""
+        self.parts: dict[BlobKind, EncodedPart] = {}
+        """The vector parts of the blobs."""
+        self.step: VectorStep | None = None
+        """How the vector columns of the version came to be."""
         self.only_checked: dict[BlobKind, StagedBlob] = {}
         """Staged to be compared with the others, and not to be published."""
         self.announcing = False
@@ -76,6 +82,17 @@ class Attempt:
         for file in stage_attachments(self._store, self.cycle_id, attachments, candidate, self._keys):
             self.attached.append(file)
 
+    def stage_parts(self, parts: Mapping[BlobKind, EncodedPart]) -> "Mapping[BlobKind, StagedFile | EncodedPart]":
+        """Put the vector parts of staged blobs beside them; gives all parts, as they can be read back."""
+        self.parts = dict(parts)
+        found: dict[BlobKind, StagedFile | EncodedPart] = dict(parts)
+        for kind, part in parts.items():
+            if kind in self.staged:
+                self._keys.append(staged_key(self.cycle_id, part.name))
+                found[kind] = file = part.stage(self._store, self.cycle_id)
+                self.attached.append(file)
+        return found
+
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
         """What the announcement will list."""
@@ -94,3 +111,6 @@ class Attempt:
         for kind, blob in self.blobs.items():
             if kind not in keep:
                 blob.close()
+        for kind, part in self.parts.items():
+            if kind not in keep:
+                part.close()

@@ -5,10 +5,12 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from deltaic.errors import CommitUnknownError, DeltaicError
+from deltaic.producer.attachments import StagedFile
 from deltaic.producer.encode import EncodedBlob
 from deltaic.producer.listeners import Listeners
 from deltaic.producer.publish import Publication
 from deltaic.producer.stage import stage, unstage
+from deltaic.producer.vector_parts import EncodedPart, read_back, staged_key
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.packing import Packing
 
@@ -30,12 +32,12 @@ class BackgroundSnapshots:
         with self._mutex:
             return tuple(self._at_work)
 
-    def submit(self, blob: EncodedBlob, cycle_id: str, epoch: int) -> None:
-        """Store a snapshot of a version that is announced."""
+    def submit(self, blob: EncodedBlob, cycle_id: str, epoch: int, part: EncodedPart | None = None) -> None:
+        """Store a snapshot of a version that is announced, with its vector part."""
         with self._mutex:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix="deltaic-snapshot")
-            self._at_work[cycle_id] = self._executor.submit(self._store, blob, cycle_id, epoch)
+            self._at_work[cycle_id] = self._executor.submit(self._store, blob, cycle_id, epoch, part)
 
     def wait(self, timeout_seconds: float | None = None) -> None:
         """Wait until all are stored, or failed."""
@@ -52,16 +54,23 @@ class BackgroundSnapshots:
         if executor is not None:
             executor.shutdown()
 
-    def _store(self, blob: EncodedBlob, cycle_id: str, epoch: int) -> None:
+    def _store(self, blob: EncodedBlob, cycle_id: str, epoch: int, part: EncodedPart | None) -> None:
         store, version = self._announcements.store, blob.name.to_version
         publication = Publication(store)
-        key = f"staging/{cycle_id}/{blob.name}"
+        keys = [f"staging/{cycle_id}/{blob.name}"]
+        attached: list[StagedFile] = []
         try:
+            if part is not None:
+                keys.append(staged_key(cycle_id, part.name))
+                attached.append(part.stage(store, cycle_id))
+                with read_back(store, attached[0]):
+                    pass
             staged = stage(store, cycle_id, blob, self._packing)
             with staged.read_back(store):
                 pass  # the bytes are those that were checked; reading them compared the checksum
-            publication.publish([staged])
-            self._announcements.add_artifacts(version, [staged.artifact], epoch=epoch)
+            publication.publish([staged], attached)
+            artifacts = [staged.artifact, *(file.artifact for file in attached)]
+            self._announcements.add_artifacts(version, artifacts, epoch=epoch)
         except Exception as error:
             # Unlisted it could not be verified, so it goes; but not if it may be listed after all.
             if not isinstance(error, CommitUnknownError):
@@ -73,9 +82,11 @@ class BackgroundSnapshots:
             self._listeners.tell_only(lambda listener: listener.snapshot_published(version))
         finally:
             blob.close()
+            if part is not None:
+                part.close()
             try:
-                unstage(store, [key])
+                unstage(store, keys)
             except DeltaicError:
-                log.warning("%s is left in the staging folder", key)
+                log.warning("%s is left in the staging folder", ", ".join(keys))
             with self._mutex:
                 self._at_work.pop(cycle_id, None)

@@ -24,6 +24,7 @@ from deltaic.storage.announcement import Announcement, Announcements
 from deltaic.storage.backoff import Backoff
 from deltaic.storage.chain import BlobKind, BlobName, Chain
 from deltaic.storage.store import ObjectInfo, Store
+from deltaic.vector.names import blob_of_part
 
 log = logging.getLogger("deltaic.producer")
 
@@ -115,8 +116,11 @@ def clean_chain(
         infos[key]
         for key in sorted(infos)
         if (version := version_of(key)) is not None
-        and version not in needed
-        and version <= newest
+        and (
+            _is_superfluous(blob, kept, oldest, newest)
+            if (blob := blob_of_part(key)) is not None
+            else version not in needed and version <= newest
+        )
         and infos[key].modified.timestamp() < latest_change
     ]
     doomed += attached

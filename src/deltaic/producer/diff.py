@@ -4,11 +4,13 @@ import numpy as np
 
 from deltaic.producer.keys import keyed_types, modified_records
 from deltaic.producer.report import TypeChange
+from deltaic.producer.vector_given import GivenVectors
 from deltaic.schema.mapping import TYPES_TAG
 from deltaic.schema.model import Model
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.read import ReadState
 from deltaic.state.write import WriteState
+from deltaic.vector.storage import VECTORS_TAG
 
 SCHEMA_HASH_TAG = "hollow.schema.hash"
 """The header tag that names the model."""
@@ -29,6 +31,11 @@ def model_changed(model: Model, previous: ReadState | None) -> bool:
 def needs_version(state: WriteState, model: Model, previous: ReadState | None) -> bool:
     """True if there is something to publish: a first version, other records, or another model."""
     return previous is None or state.has_changed() or model_changed(model, previous)
+
+
+def vectors_changed(given: GivenVectors, tag: str, previous: ReadState | None) -> bool:
+    """True if vectors are others than in the version before, or are stored in another way."""
+    return given.differ or (previous is not None and previous.header_tags.get(VECTORS_TAG, "") != tag)
 
 
 def type_changes(model: Model, before: ReadState | None, after: ReadState) -> dict[str, TypeChange]:

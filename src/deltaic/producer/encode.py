@@ -31,11 +31,11 @@ SPOOL_BYTES = 256 << 20
 _CHUNK_BYTES = 4 << 20
 
 
-class EncodedBlob:
-    """The bytes of one blob before they are stored."""
+class Spool:
+    """The bytes of one file before they are stored."""
 
-    def __init__(self, name: BlobName, spool_bytes: int = SPOOL_BYTES) -> None:
-        self.name = name
+    def __init__(self, name: object, spool_bytes: int = SPOOL_BYTES) -> None:
+        self._called = name
         self._spool_bytes = spool_bytes
         self._checksum = Checksum()
         self._pieces: list[memoryview] = []
@@ -50,19 +50,6 @@ class EncodedBlob:
     def checksum(self) -> str:
         """Its checksum as the announcement has it."""
         return self._checksum.text()
-
-    @property
-    def artifact(self) -> Artifact:
-        """What the announcement says of it."""
-        delta = self.name.from_version is not None
-        return Artifact(
-            ARTIFACT_KINDS[self.name.kind],
-            str(self.name),
-            self.size_bytes,
-            self.checksum,
-            self.name.from_version,
-            self.name.to_version if delta else None,
-        )
 
     def write(self, data: memoryview, /) -> int:
         """Take the next piece; the writer does not change it any more."""
@@ -88,11 +75,6 @@ class EncodedBlob:
         """All bytes at once."""
         return b"".join(self.chunks())
 
-    @contextmanager
-    def read_back(self, store: Store) -> Iterator[bytes]:
-        """The bytes, before any store has them: for snapshots that are only compared, or stored later."""
-        yield self.read()
-
     def close(self) -> None:
         """Let go of the bytes."""
         self._pieces = []
@@ -111,7 +93,33 @@ class EncodedBlob:
         try:
             self._file.write(data)
         except OSError as error:
-            raise StorageError(error.errno or 0, f"cannot keep {self.name} in a temporary file: {error}") from error
+            raise StorageError(error.errno or 0, f"cannot keep {self._called} in a temporary file: {error}") from error
+
+
+class EncodedBlob(Spool):
+    """The bytes of one blob before they are stored."""
+
+    def __init__(self, name: BlobName, spool_bytes: int = SPOOL_BYTES) -> None:
+        super().__init__(name, spool_bytes)
+        self.name = name
+
+    @property
+    def artifact(self) -> Artifact:
+        """What the announcement says of it."""
+        delta = self.name.from_version is not None
+        return Artifact(
+            ARTIFACT_KINDS[self.name.kind],
+            str(self.name),
+            self.size_bytes,
+            self.checksum,
+            self.name.from_version,
+            self.name.to_version if delta else None,
+        )
+
+    @contextmanager
+    def read_back(self, store: Store) -> Iterator[bytes]:
+        """The bytes, before any store has them: for snapshots that are only compared, or stored later."""
+        yield self.read()
 
 
 def encode_version(

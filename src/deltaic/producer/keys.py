@@ -177,6 +177,18 @@ class KeyMap:
         found = np.flatnonzero(flags[self._by_ordinal])
         return found, self._by_ordinal[found]
 
+    def shared(self) -> list[Ordinals]:
+        """The records of every key that several records have."""
+        held = np.flatnonzero(self._by_ordinal >= 0)
+        numbers = self._by_ordinal[held]
+        often = np.bincount(numbers, minlength=1) > 1
+        if not often.any():
+            return []
+        several = held[often[numbers]]
+        order = several[np.argsort(self._by_ordinal[several], kind="stable")]
+        breaks = np.flatnonzero(np.diff(self._by_ordinal[order])) + 1
+        return np.split(order, breaks)
+
 
 def modified_records(
     model: Model, type_name: str, before: ReadState, removed: Ordinals, after: ReadState, added: Ordinals

@@ -13,6 +13,7 @@ from deltaic.storage.announced import Record
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.chain import BlobKind, BlobName
 from deltaic.storage.store import Store
+from deltaic.vector.names import blob_of_part
 
 
 def base_version(record: Record) -> int | None:
@@ -30,7 +31,8 @@ def find_leftovers(names: Iterable[str], record: Record, announcements: Announce
     found: list[tuple[bool, str]] = []
     judged: dict[int, bool] = {}
     for name in names:
-        blob = BlobName.parse(name) if "/" not in name else None
+        # A vector part shares the fate of its blob.
+        blob = BlobName.parse(name) or blob_of_part(name) if "/" not in name else None
         if blob is None:
             continue
         version = blob.owner

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.producer.sources import ArrowRows, DictRows, Format, ObjectRows, RowSource, file_rows, row_sources
+from deltaic.producer.vector_given import GivenVectors
 from deltaic.schema.model import Model
 from deltaic.state.ingest import CanonicalIngest, ingest_arrow, ingest_dicts, ingest_objects
 from deltaic.state.read import ReadState
@@ -24,17 +25,27 @@ class Population:
         write_state: the write state itself, for records that are added one by one.
         model: the model of the dataset.
         previous: the state of the version before; None in the first cycle.
+        progress: told of rows as they are added.
+        vectors: where the vectors of records go.
     """
 
     def __init__(
-        self, write_state: WriteState, model: Model, previous: ReadState | None, progress: Progress | None = None
+        self,
+        write_state: WriteState,
+        model: Model,
+        previous: ReadState | None,
+        progress: Progress | None = None,
+        vectors: GivenVectors | None = None,
     ) -> None:
         self.write_state = write_state
         self.model = model
         self.previous = previous
         self._progress = progress
         self._rows: dict[str, int] = {}
-        self._canonical = CanonicalIngest(write_state, model) if write_state.order == "canonical" else None
+        self.vectors = vectors or GivenVectors(model.vectors, {}, {})
+        """The vectors that were given so far."""
+        take = self.vectors.take
+        self._canonical = CanonicalIngest(write_state, model, take) if write_state.order == "canonical" else None
 
     @property
     def rows(self) -> Mapping[str, int]:
@@ -69,13 +80,14 @@ class Population:
             self._collect(self._canonical, source)
             return None
         state, name, done = self.write_state, source.type_name, self._counter(source.type_name)
+        take = self.vectors.take
         match source:
             case ArrowRows():
-                ordinals = ingest_arrow(state, name, source.data, model=self.model, progress=done)
+                ordinals = ingest_arrow(state, name, source.data, model=self.model, progress=done, vectors=take)
             case DictRows():
-                ordinals = ingest_dicts(state, name, source.rows, model=self.model, progress=done)
+                ordinals = ingest_dicts(state, name, source.rows, model=self.model, progress=done, vectors=take)
             case ObjectRows():
-                ordinals = ingest_objects(state, name, source.objects, model=self.model, progress=done)
+                ordinals = ingest_objects(state, name, source.objects, model=self.model, progress=done, vectors=take)
         return ordinals
 
     def finish(self) -> list[Ordinals]:

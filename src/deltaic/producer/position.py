@@ -142,6 +142,7 @@ class Position:
             self._unsure = True
             self._own_leftovers |= {str(blob.name) for blob in attempt.blobs.values()}
             self._own_leftovers |= {str(blob.name) for blob in attempt.staged.values()}
+            self._own_leftovers |= {file.name for file in attempt.attached}
         self.reset()
 
     def begin_again(self) -> None:

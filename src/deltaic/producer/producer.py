@@ -28,7 +28,7 @@ from deltaic.producer.attachments import Attachment
 from deltaic.producer.attempt import Attempt
 from deltaic.producer.background import BackgroundSnapshots
 from deltaic.producer.compaction import CompactionLimits, populate_compacted
-from deltaic.producer.diff import model_changed, needs_version, type_changes
+from deltaic.producer.diff import model_changed, needs_version, type_changes, vectors_changed
 from deltaic.producer.encode import encode_version
 from deltaic.producer.engine import Engine
 from deltaic.producer.holding import LeaseHolder
@@ -43,6 +43,9 @@ from deltaic.producer.steps import Step, StepTimes
 from deltaic.producer.tags import check_tags, forget_tags, set_tags
 from deltaic.producer.validate import validate
 from deltaic.producer.validators import Candidate, Validator
+from deltaic.producer.vector_given import GivenVectors
+from deltaic.producer.vector_parts import check_parts, encode_parts
+from deltaic.producer.vector_step import VectorKeeper
 from deltaic.producer.versions import TimeVersions, VersionMinter, minted
 from deltaic.schema.model import Model
 from deltaic.schema.schemas import SchemaSet
@@ -56,6 +59,7 @@ from deltaic.storage.chain import BlobKind
 from deltaic.storage.packing import PACKINGS, Packing
 from deltaic.storage.store import Store
 from deltaic.storage.urls import open_store
+from deltaic.vector.storage import Storages, storage_of_columns, stored_model, vectors_tag
 
 if TYPE_CHECKING:
     from deltaic.table.split.mapping import ColumnIndex
@@ -98,6 +102,8 @@ class Producer:
         text_index: types, and how which of their columns are indexed: every version then carries an index of its own,
             in which consumers search. A dataset with a table needs none.
         attachments: make other files for every version.
+        vectors: how vector columns are stored: "part" (beside the records, what changed in each vector, without loss),
+            "bytes" (inside them, for Java), a `VectorStorage`, or one of these by `Type.field`.
         holder: the name under which the lease is held; must be unique.
         lease_seconds: how long the lease holds without being renewed.
         limits: bounds on blobs that are read back.
@@ -128,6 +134,7 @@ class Producer:
         schema_append: SchemaAppend | None = None,
         text_index: "Mapping[str, Mapping[str, ColumnIndex]] | None" = None,
         attachments: Iterable[Attachment] = (),
+        vectors: Storages = "part",
         holder: str | None = None,
         lease_seconds: float = 60.0,
         limits: Limits = DEFAULT_LIMITS,
@@ -142,7 +149,8 @@ class Producer:
         if integrity not in ("full", "deltas", "off"):
             raise InputError(f"integrity {integrity!r}: 'full', 'deltas' or 'off'")
         self.store: Store = open_store(store) if isinstance(store, str | os.PathLike) else store
-        self.model = model_of(model)
+        self._storages_given: Storages = vectors
+        self._take_model(model)
         self.validators = tuple(validators)
         self.attachments = tuple(attachments)
         if text_index:
@@ -180,7 +188,6 @@ class Producer:
         self._at = Position(
             self.announcements, self._lease, new_write_state, limits, lambda: self.model.renamed, random
         )
-        self._index = ChangeIndex(self.model)
         self._sums = TypeSums()
 
     @property
@@ -206,8 +213,7 @@ class Producer:
             SchemaError: with the next cycle, if a type or field has the same name and another type.
         """
         with self._alone():
-            self.model = model_of(model)
-            self._index = ChangeIndex(self.model)
+            self._take_model(model)
             self._at.begin_again()
 
     @property
@@ -293,7 +299,7 @@ class Producer:
                     )
                 with self._step(Step.CHECK, times):
                     with self._fenced():
-                        attempt.state = self._checked(attempt)
+                        attempt.state = self._with_vectors(attempt, self._checked(attempt))
                     changes = type_changes(self.model, self._at.state, attempt.state)
                 with self._step(Step.VALIDATE, times):
                     candidate = Candidate(attempt.version, attempt.state, self._at.state, self.model)
@@ -346,6 +352,14 @@ class Producer:
             finally:
                 self._at_work = False
 
+    def _take_model(self, model: Model | SchemaSet | type | Iterable[Any]) -> None:
+        given = model_of(model)
+        self._storages = storage_of_columns(given, self._storages_given)
+        self.model = stored_model(given, self._storages)
+        self._index = ChangeIndex(self.model)
+        self._vectors = VectorKeeper(self.model)
+        self._given: GivenVectors | None = None
+
     def _take_position(self, *, outside: bool = False) -> None:
         restored = self._at.take(at_work=self._snapshots.at_work, outside=outside)
         if restored and (version := self._at.version) is not None:
@@ -364,11 +378,15 @@ class Producer:
         state = self._at.write_state
         with self._step(Step.POPULATE, times):
             forget_tags(state)
-            population = Population(state, self.model, self._at.state, self._progress)
+            before = {} if self._at.state is None else self._at.state.vectors
+            self._given = GivenVectors(self.model.vectors, self._storages, before)
+            population = Population(state, self.model, self._at.state, self._progress, self._given)
             populate(population)
             population.finish()
         with self._step(Step.DIFF, times):
-            return needs_version(state, self.model, self._at.state)
+            return needs_version(state, self.model, self._at.state) or vectors_changed(
+                self._given, vectors_tag(self.model, self._storages), self._at.state
+            )
 
     def _progress(self, type_name: str, rows: int) -> None:
         self._lease.keep()
@@ -393,6 +411,7 @@ class Producer:
             started_ms=started_ms,
             extra=self._header_tags,
             note=note,
+            vectors=vectors_tag(self.model, self._storages),
         )
         append = None
         if self._at.version is not None:
@@ -447,6 +466,18 @@ class Producer:
             sums=self._sums,
         )
 
+    def _with_vectors(self, attempt: Attempt, state: ReadState) -> ReadState:
+        """Make, stage and check the vector parts of a version; gives its state with the vectors."""
+        given, self._given = self._given, None
+        if given is None or not self.model.vectors:
+            return state
+        previous = self._at.state
+        attempt.step = step = self._vectors.step(given, previous, state)
+        names = [blob.name for kind, blob in attempt.blobs.items() if kind is not BlobKind.HEADER]
+        parts = encode_parts(names, step, previous, state, self._storages) if given.columns else {}
+        staged = attempt.stage_parts(parts)
+        return check_parts(self.store, staged, step, previous, state, level=self._integrity, limits=self._limits)
+
     def _announced(self, attempt: Attempt, times: StepTimes) -> bool:
         self._listeners.tell(lambda listener: listener.step_started(Step.ANNOUNCE))
         with times.timed(Step.ANNOUNCE):
@@ -469,10 +500,16 @@ class Producer:
         """The version is announced; from here on nothing fails the cycle."""
         from_version = self._at.version
         self._at.accept(attempt)
+        self._vectors.accept(attempt.step)
         self._follow(attempt)
         attempt.close(keep=(BlobKind.SNAPSHOT,) if background else ())
         if background:
-            self._snapshots.submit(attempt.blobs[BlobKind.SNAPSHOT], f"{attempt.cycle_id}-snapshot", self._lease.epoch)
+            self._snapshots.submit(
+                attempt.blobs[BlobKind.SNAPSHOT],
+                f"{attempt.cycle_id}-snapshot",
+                self._lease.epoch,
+                attempt.parts.get(BlobKind.SNAPSHOT),
+            )
         cycle = Cycle(
             attempt.version,
             from_version,
@@ -484,6 +521,7 @@ class Producer:
             java_sees_it=java_sees_it,
             note=note,
             appended=Appended.of(attempt.append),
+            vectors={} if attempt.step is None else attempt.step.changes,
         )
         seconds = times.seconds[Step.ANNOUNCE]
         self._listeners.tell_only(lambda listener: listener.step_finished(Step.ANNOUNCE, seconds))

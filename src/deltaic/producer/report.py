@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from deltaic.producer.append import Appended
 from deltaic.producer.steps import Step
 from deltaic.producer.validators import ValidationResult
+from deltaic.producer.vector_step import VectorChange
 from deltaic.storage.announced import Artifact
 
 
@@ -43,6 +44,8 @@ class Cycle:
     note: str | None = None
     appended: Appended | None = None
     """New fields that the delta carries for records that did not change."""
+    vectors: Mapping[tuple[str, str], VectorChange] = field(default_factory=dict)
+    """What became of the vectors, by type and field."""
 
     @property
     def published(self) -> bool:
@@ -67,4 +70,9 @@ class Cycle:
             for name, change in self.types.items()
             if change.changed
         )
-        return f"version {self.version}: {changed or 'no records'}, {self.size_bytes:,} bytes"
+        vectors = "".join(
+            f", {'.'.join(key)} +{change.added} -{change.removed} ~{change.changed}"
+            for key, change in self.vectors.items()
+            if change.added or change.removed or change.changed
+        )
+        return f"version {self.version}: {changed or 'no records'}{vectors}, {self.size_bytes:,} bytes"

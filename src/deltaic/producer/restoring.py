@@ -4,6 +4,7 @@ from deltaic.consumer.plan import plan_refresh
 from deltaic.errors import ChainError
 from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.producer.reading import read_stored
+from deltaic.producer.vector_parts import read_vectors
 from deltaic.state.read import ReadState
 from deltaic.storage.announcement import Announcements
 from deltaic.storage.chain import BlobName, Chain
@@ -37,11 +38,13 @@ def read_blob(
     *,
     limits: Limits = DEFAULT_LIMITS,
 ) -> ReadState:
-    """Load a snapshot (`state` is None), or apply a delta to a state."""
+    """Load a snapshot (`state` is None), or apply a delta to a state; with the vector part beside it."""
     name, entry = str(blob), announcements.entry_of(blob.owner)
     artifact = None if entry is None else entry.artifact(name)
     with read_stored(store, name, artifact, limit_bytes=limits.max_blob_bytes) as source:
         if state is None:
-            return ReadState.load(source, limits=limits)
-        # The model of the version is that of its own producer, not that of the nearest snapshot.
-        return state.apply(source, limits=limits, schema_append=AppendMode.FULL)
+            made = ReadState.load(source, limits=limits)
+        else:
+            # The model of the version is that of its own producer, not that of the nearest snapshot.
+            made = state.apply(source, limits=limits, schema_append=AppendMode.FULL)
+    return read_vectors(store, entry, blob, state, made, limits=limits)

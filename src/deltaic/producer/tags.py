@@ -9,6 +9,7 @@ from deltaic.schema.mapping import TYPES_TAG
 from deltaic.schema.model import Model
 from deltaic.state.read import ReadState
 from deltaic.state.write import RESHARDING_TAG, WriteState
+from deltaic.vector.storage import VECTORS_TAG
 
 VERSION_TAG = "hollow.blob.to.version"
 CYCLE_START_TAG = "hollow.metric.cycle.start"
@@ -27,6 +28,7 @@ _RESERVED = (
     SCHEMA_CHANGED_TAG,
     RESHARDING_TAG,
     TYPES_TAG,
+    VECTORS_TAG,
     NOTE_TAG,
 )
 
@@ -57,6 +59,7 @@ def set_tags(
     started_ms: int,
     extra: Mapping[str, str],
     note: str | None,
+    vectors: str = "",
 ) -> None:
     """Give the version that is being built its tags."""
     tags = dict(extra)
@@ -69,6 +72,8 @@ def set_tags(
         tags[SCHEMA_CHANGED_TAG] = "true"
     if types_tag := model.types_tag():
         tags[TYPES_TAG] = types_tag
+    if vectors:
+        tags[VECTORS_TAG] = vectors
     if note is not None:
         tags[NOTE_TAG] = note
     for name, value in tags.items():

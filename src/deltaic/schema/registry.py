@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -43,6 +44,7 @@ __all__ = [
     "Durability",
     "Journal",
     "Plan",
+    "RegisteredField",
     "Registry",
     "Step",
     "Table",
@@ -86,6 +88,18 @@ class Journal(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RegisteredField:
+    """A field as it stands in a version."""
+
+    index: int
+    path: str
+    type: int
+    created_ms: int
+    retired: bool
+    """It is not in the next version, or was not."""
+
+
 class _Request:
     """Fields that one call registers."""
 
@@ -107,6 +121,7 @@ class Registry:
         journal: where records are kept; None keeps them in memory only.
         max_versions: how many versions are kept; None keeps all.
         durability: see `Durability`.
+        read_only: refuse to write; `refresh` follows what others write.
         clock: seconds since 1970, for the times in descriptors.
         backoff: how long to wait after another process was first.
     """
@@ -118,6 +133,7 @@ class Registry:
         state: RegistryState | None = None,
         max_versions: int | None = None,
         durability: Durability = "sync",
+        read_only: bool = False,
         clock: Callable[[], float] = time.time,
         backoff: Backoff | None = None,
     ) -> None:
@@ -125,7 +141,7 @@ class Registry:
             raise InputError(f"a registry keeps at least one version, not {max_versions}")
         if durability not in ("sync", "batch", "none"):
             raise InputError(f"durability {durability!r}: 'sync', 'batch' or 'none'")
-        self.max_versions, self.durability = max_versions, durability
+        self.max_versions, self.durability, self.read_only = max_versions, durability, read_only
         self._journal = None if durability == "none" else journal
         self._state = state or RegistryState()
         self._clock = clock
@@ -177,6 +193,15 @@ class Registry:
         index = state.view.lookup(path)
         return index is not None and state.is_retired(index)
 
+    def fields(self, version: int | None = None) -> Iterator[RegisteredField]:
+        """The fields of a version by index, the current one by default."""
+        state = self._state
+        table = state.view.table(version)
+        for index, field in enumerate(table):
+            if field is not None:
+                retired = state.is_retired(index, table.version)
+                yield RegisteredField(index, field.path, field.type, field.created_ms, retired)
+
     def register(self, path: str, value_type: int, created_ms: int | None = None) -> int:
         """The index of a path in the current version; a new path gets the next one.
 
@@ -203,7 +228,7 @@ class Registry:
         indices: list[int] = []
         for start in range(0, len(wanted), _BATCH):
             request = _Request(wanted[start : start + _BATCH], moment)
-            self._register(request)
+            self._register(request, more=start + _BATCH < len(wanted))
             indices += request.indices
         return indices
 
@@ -313,7 +338,7 @@ class Registry:
         live = state.live()
         return plan_order(live, self._counts.merged(state.view)[live])
 
-    def _register(self, request: _Request) -> None:
+    def _register(self, request: _Request, *, more: bool) -> None:
         self._waiting.append(request)
         with self._lock:
             # In "batch" whoever gets the lock first writes for all who wait; they find their answer when it is theirs.
@@ -324,7 +349,7 @@ class Registry:
                 else:
                     self._waiting.remove(request)
                 try:
-                    self._commit(lambda state: (_registrations(state, requests), None))
+                    self._commit(lambda state: (_registrations(state, requests), None), more=more)
                 except BaseException as error:
                     for waiting in requests:
                         waiting.error = waiting.error or error
@@ -334,16 +359,23 @@ class Registry:
         if request.error is not None:
             raise request.error
 
-    def _commit(self, plan: Callable[[RegistryState], _Planned[_Result]]) -> _Result:
-        """Plan records against the state, make them durable, apply them; again from the start if another was first."""
+    def _commit(self, plan: Callable[[RegistryState], _Planned[_Result]], *, more: bool = False) -> _Result:
+        """Plan records against the state, make them durable, apply them; again from the start if another was first.
+
+        Args:
+            plan: gives the records that are needed, none if all is as wanted, and the result.
+            more: whether other records follow at once, so that a snapshot now would be for nothing.
+        """
         delays = self._backoff.delays()
         for attempt in range(_ATTEMPTS):
             records, result = plan(self._state)
             if not records:
                 return result
+            if self.read_only:
+                raise InputError("this registry is open for reading only", "ReadOnly")
             if self._journal is None or self._journal.append(self._state, records):
-                self._state.apply(records)
-                if self._journal is not None:
+                self._state.apply_all(records)
+                if self._journal is not None and not more:
                     self._journal.written(self._state)
                 return result
             if attempt:

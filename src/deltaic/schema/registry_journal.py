@@ -80,6 +80,8 @@ class JournalFile:
     """What a journal file holds, as far as it is whole."""
 
     base: int
+    skipped: int
+    """How many records were looked at by their checksum only, because their content is known."""
     records: tuple[Record, ...]
     good_bytes: int
     """Where the whole records end; what is behind is torn."""
@@ -88,7 +90,7 @@ class JournalFile:
     @property
     def end(self) -> int:
         """The sequence of the last record, or of the one before the file if it has none."""
-        return self.base + len(self.records)
+        return self.base + self.skipped + len(self.records)
 
 
 def journal_name(base: int) -> str:
@@ -123,13 +125,14 @@ def _frames(base: int, records: Iterable[Record]) -> Iterable[bytes]:
         yield payload
 
 
-def read_journal(data: bytes, name: str = "the journal", *, last: bool = True) -> JournalFile:
+def read_journal(data: bytes, name: str = "the journal", *, last: bool = True, after: int = 0) -> JournalFile:
     """Read a journal file.
 
     Args:
         data: its bytes.
         name: what it is called, for errors.
         last: whether it is the last journal, whose last record may be torn.
+        after: the content of records up to this sequence is not looked at.
 
     Raises:
         RegistryError: `Truncated`, `BadMagic`, `UnsupportedVersion` for the header, else `JournalCorrupt`.
@@ -142,17 +145,20 @@ def read_journal(data: bytes, name: str = "the journal", *, last: bool = True) -
     if written != FORMAT:
         raise RegistryError("UnsupportedVersion", f"{name}: format {written.hex()}, this version reads 01000000", 4)
     records: list[Record] = []
-    at, before = HEADER_BYTES, base
+    at, before, skipped = HEADER_BYTES, base, 0
     while at < len(data):
         payload = _payload(data, at, name, last=last)
         if payload is None:
-            return JournalFile(base, tuple(records), at, True)
-        sequence, record = _record(payload, at, name)
+            return JournalFile(base, skipped, tuple(records), at, True)
+        sequence, operation = _START.unpack_from(payload)
         if sequence != before + 1:
             raise _corrupt(name, at, f"record {sequence} follows record {before}")
-        records.append(record)
+        if sequence <= after:
+            skipped += 1
+        else:
+            records.append(_record(sequence, operation, payload, at, name))
         at, before = at + _FRAME.size + len(payload), sequence
-    return JournalFile(base, tuple(records), at, False)
+    return JournalFile(base, skipped, tuple(records), at, False)
 
 
 def _payload(data: bytes, at: int, name: str, *, last: bool) -> memoryview | None:
@@ -192,24 +198,23 @@ def _record_behind(data: bytes, start: int) -> bool:
     return False
 
 
-def _record(payload: memoryview, at: int, name: str) -> tuple[int, Record]:
-    sequence, op = _START.unpack_from(payload)
+def _record(sequence: int, op: int, payload: memoryview, at: int, name: str) -> Record:
     size = len(payload)
     try:
         if op == _OP_ADD and size >= _ADD.size:
             _, _, version, index, value_type, created_ms, length = _ADD.unpack_from(payload)
             if size == _ADD.size + length:
                 path = check_path(str(payload[_ADD.size :], "utf-8"))
-                return sequence, Add(version, index, value_type, created_ms, path)
+                return Add(version, index, value_type, created_ms, path)
         elif op == _OP_VERSION and size >= _VERSION.size:
             _, _, old, new, count = _VERSION.unpack_from(payload)
             if size == _VERSION.size + 4 * count:
                 order = np.frombuffer(payload, "<u4", offset=_VERSION.size).astype(np.uint32)
-                return sequence, NewVersion(old, new, order)
+                return NewVersion(old, new, order)
         elif op == _OP_MARK and size == _MARK.size:
-            return sequence, Mark(*_MARK.unpack_from(payload)[2:])
+            return Mark(*_MARK.unpack_from(payload)[2:])
         elif op == _OP_EVICT and size == _EVICT.size:
-            return sequence, Evict(_EVICT.unpack_from(payload)[2])
+            return Evict(_EVICT.unpack_from(payload)[2])
     except (UnicodeDecodeError, RegistryError) as error:
         raise _corrupt(name, at, f"record {sequence} has a path that is none: {error}") from error
     raise _corrupt(name, at, f"record {sequence} has operation {op} and {size} bytes: no such record is known")

@@ -50,7 +50,11 @@ class RegistryState:
         gone = np.array([*self._retired, NO_DESCRIPTOR], np.int64)
         return np.flatnonzero(~np.isin(numbers, gone)).astype(np.int64)
 
-    def apply(self, records: Sequence[Record]) -> None:
+    def apply(self, record: Record) -> None:
+        """Take the next record; `JournalCorrupt` if it does not fit."""
+        self.apply_all((record,))
+
+    def apply_all(self, records: Sequence[Record]) -> None:
         """Take the next records; `JournalCorrupt` at the first that does not fit, those before it are taken."""
         for adds, some in groupby(records, _is_add):
             if adds:

@@ -3,8 +3,8 @@
 Each durable batch is a journal file of its own, put if absent under the sequence before its first record. That name is
 the lock of all writers: who comes second reads what the first one wrote and tries again. Readers never wait.
 
-Old files are removed when two newer snapshots exist. A writer that slept through that could put a file under a name that
-is free again, and a reader could find it. Therefore whoever has put or read a journal looks at the snapshots
+Old files are removed when two newer snapshots exist. A writer that slept through that could put a file under a name
+that is free again, and a reader could find it. Therefore whoever has put or read a journal looks at the snapshots
 *afterwards*: as long as fewer than two are newer than the file's name, nobody can have removed it, so it was the
 one and only. Otherwise everything is read anew.
 """
@@ -13,11 +13,13 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from deltaic.errors import (
     CommitConflictError,
     CommitUnknownError,
     DeltaicError,
+    LimitError,
     NotFoundError,
     RegistryError,
     StorageError,
@@ -26,7 +28,7 @@ from deltaic.schema.registry import Durability, Registry
 from deltaic.schema.registry_journal import JournalFile, Record, journal_base, journal_name, read_journal, write_journal
 from deltaic.schema.registry_state import RegistryState
 from deltaic.storage.backoff import Backoff
-from deltaic.storage.store import Store
+from deltaic.storage.store import Blob, Store
 from deltaic.storage.urls import open_store
 
 SNAPSHOT_RECORDS = 10_000
@@ -52,6 +54,7 @@ def open_registry(
     *,
     max_versions: int | None = None,
     durability: Durability = "sync",
+    read_only: bool = False,
     backoff: Backoff | None = None,
 ) -> Registry:
     """Open the registry in a folder; an empty folder is an empty registry, and nothing is written yet.
@@ -60,7 +63,8 @@ def open_registry(
         store: the folder, or its URL.
         max_versions: how many versions are kept when one is made here; None keeps all.
         durability: `sync` makes each registration durable by itself, `batch` those that wait at the same time together;
-            both before they return. `none` only reads.
+            both before they return. With `none` the folder is read once and what is registered stays in memory.
+        read_only: refuse to write; `refresh` follows what others write.
         backoff: how long to wait after another process was first.
 
     Raises:
@@ -68,7 +72,12 @@ def open_registry(
     """
     files = RegistryFiles(open_store(store) if isinstance(store, str) else store)
     return Registry(
-        journal=files, state=files.recover(), max_versions=max_versions, durability=durability, backoff=backoff
+        journal=files,
+        state=files.recover(),
+        max_versions=max_versions,
+        durability=durability,
+        read_only=read_only,
+        backoff=backoff,
     )
 
 
@@ -138,7 +147,7 @@ class RegistryFiles:
         bases = list(listing.journals)
         start = max((place for place, base in enumerate(bases) if base <= snapshot), default=0)
         used = bases[start:]
-        files = self._read(used)
+        files = self._read(used, state.sequence)
         if used and self._list().newer_snapshots(used[0], damaged) >= 2 > listing.newer_snapshots(used[0], damaged):
             raise _Vanished
         self._take(state, files)
@@ -155,10 +164,7 @@ class RegistryFiles:
         damaged: set[int] = set()
         for sequence in listing.snapshots:
             name = snapshot_name(sequence)
-            try:
-                data = self.store.get(name, limit_bytes=MAX_SNAPSHOT_BYTES).data
-            except NotFoundError as error:
-                raise _Vanished from error
+            data = self._wanted(name, MAX_SNAPSHOT_BYTES).data
             try:
                 state = RegistryState.from_snapshot(data, f"{self.store.url}/{name}")
             except RegistryError as error:
@@ -175,17 +181,22 @@ class RegistryFiles:
             return state, frozenset(damaged)
         return RegistryState(), frozenset(damaged)
 
-    def _read(self, bases: Sequence[int]) -> list[JournalFile]:
-        """Read journals in order; only the last may be torn."""
+    def _wanted(self, name: str, limit_bytes: int) -> Blob:
+        try:
+            return self.store.get(name, limit_bytes=limit_bytes)
+        except NotFoundError as error:
+            raise _Vanished from error
+        except LimitError as error:
+            raise RegistryError("JournalCorrupt", f"{self.store.url}/{name}: {error.reason}") from error
+
+    def _read(self, bases: Sequence[int], after: int) -> list[JournalFile]:
+        """Read journals in order, their records behind a sequence; only the last may be torn."""
         files = []
         for base in bases:
             name = journal_name(base)
-            try:
-                blob = self.store.get(name, limit_bytes=MAX_JOURNAL_BYTES)
-            except NotFoundError as error:
-                raise _Vanished from error
+            blob = self._wanted(name, MAX_JOURNAL_BYTES)
             shown = f"{self.store.url}/{name}"
-            found = read_journal(blob.data, shown, last=base == bases[-1])
+            found = read_journal(blob.data, shown, last=base == bases[-1], after=after)
             if found.base != base:
                 raise RegistryError("JournalCorrupt", f"{shown} says that it follows record {found.base}", 8)
             files.append(found)
@@ -196,15 +207,16 @@ class RegistryFiles:
     def _take(self, state: RegistryState, files: Sequence[JournalFile]) -> None:
         """Apply the records behind the state's."""
         for file in files:
-            known = state.sequence - file.base
-            if known < 0 or (known > len(file.records) and file is not files[0]):
+            # The first one may have been known before, in part or as a whole.
+            missing = file.base + file.skipped - state.sequence
+            if missing > 0 or (missing and (file.records or file is not files[0])):
                 raise RegistryError(
                     "JournalCorrupt",
                     f"{self.store.url}/{journal_name(file.base)} does not follow record {state.sequence}: records are "
                     "missing or there twice",
                 )
             try:
-                state.apply(file.records[known:])
+                state.apply_all(file.records)
             except RegistryError as error:
                 name = f"{self.store.url}/{journal_name(file.base)}"
                 raise RegistryError(error.code, f"{name}: {error.reason}", *error.args[2:]) from error
@@ -227,7 +239,7 @@ class RegistryFiles:
                 raise _Vanished
             return state
         before = state.sequence
-        files = self._read(new)
+        files = self._read(new, before)
         after = self._list()
         if after.newer_snapshots(min(new[0], before)) >= 2 or new[0] > before:
             raise _Vanished
@@ -300,10 +312,10 @@ class RegistryFiles:
             return
         name = journal_name(tail.base)
         log.warning("cutting the torn end off %s/%s: %d bytes", self.store.url, name, tail.size_bytes - tail.good_bytes)
-        whole = self.store.get(name, limit_bytes=MAX_JOURNAL_BYTES).data[: tail.good_bytes]
         try:
+            whole = self.store.get(name, limit_bytes=MAX_JOURNAL_BYTES).data[: tail.good_bytes]
             etag = self.store.put_if_match(name, whole, tail.etag)
-        except CommitConflictError:
+        except (CommitConflictError, NotFoundError):
             self._tail = _Tail(tail.base, tail.size_bytes, tail.size_bytes, None)  # another writer did it
             return
         self._tail = _Tail(tail.base, tail.good_bytes, tail.good_bytes, etag)
@@ -339,7 +351,7 @@ class RegistryFiles:
         if floor is None:
             return
         bases = list(listing.journals)
-        for base, following in zip(bases, bases[1:], strict=False):
+        for base, following in pairwise(bases):
             if following <= floor:
                 self.store.delete(journal_name(base))
         for sequence in listing.snapshots:

@@ -179,8 +179,8 @@ class View:
         if found is not None:
             return found
         if 0 <= version < self.oldest:
-            raise RegistryError("VersionEvicted", f"the oldest version that is kept is {self.oldest}", None, version)
-        raise RegistryError("UnknownVersion", f"the newest version that is known here is {self.current}", None, version)
+            raise RegistryError("VersionEvicted", f"the oldest that is kept is {self.oldest}", None, version)
+        raise RegistryError("UnknownVersion", f"the newest that is known here is {self.current}", None, version)
 
     def descriptor(self, index: int, version: int | None = None) -> Descriptor:
         """The field of an index in a version; RegistryError `UnknownField` and those of `table`."""

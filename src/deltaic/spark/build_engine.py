@@ -20,10 +20,12 @@ import numpy as np
 from deltaic.binary.cursor import Cursor
 from deltaic.errors import ValidationError
 from deltaic.producer.encode import ARTIFACT_KINDS
-from deltaic.producer.engine import Base, BlobPlan, Populated, Rules
+from deltaic.producer.attachments import StagedFile
+from deltaic.producer.engine import Base, BlobPlan, Populated, Rules, StagedVectors
 from deltaic.producer.report import TypeChange
 from deltaic.producer.stage import STAGING, StagedBlob
 from deltaic.producer.validators import ValidationResult, Validator
+from deltaic.producer.vector_step import VectorChange
 from deltaic.schema.binary import read_schema
 from deltaic.schema.evolve import model_step
 from deltaic.schema.types import Schema
@@ -43,6 +45,8 @@ from deltaic.spark.build_scratch import Place, Scratch, open_place
 from deltaic.spark.build_sources import Input, grouped
 from deltaic.spark.build_translate import Translate
 from deltaic.spark.build_types import TypeBuild, groups_of, levels_of
+from deltaic.spark.build_vector_rows import LocalVectors
+from deltaic.spark.build_vectors import CompareVectors, StageVectors, VectorInput
 from deltaic.state.append_write import CollectedAppend, SchemaAppend
 from deltaic.state.bitset import EMPTY
 from deltaic.state.read import ReadState
@@ -107,6 +111,7 @@ class SparkEngine:
         self._rules: Rules | None = None
         self._previous: ReadState | None = None
         self._appended: Stretch | None = None
+        self._vectors: list[tuple[int, LocalVectors]] = []
 
     def populate(self, base: Base | None, rules: Rules) -> Populated:
         """Number the records of the version."""
@@ -118,9 +123,10 @@ class SparkEngine:
         for level in levels:
             self._merge(level)
             self._translate_and_route(level, levels)
+        other_records = any(each.new or each.leaving for each in self._types.values())
         return Populated(
             tuple(name for name, each in self._types.items() if _changed(each)),
-            any(each.new or each.leaving for each in self._types.values()),
+            other_records or self._other_vectors(),
             {name: each.live for name, each in self._types.items()},
             {
                 name: (each.layout.previous_shards, each.layout.shards)
@@ -194,6 +200,52 @@ class SparkEngine:
             staged[kind] = StagedBlob(plan.name, call.key, artifact)
         return staged
 
+    def stage_vectors(
+        self, cycle_id: str, staged: Mapping[BlobKind, StagedBlob], published: Sequence[BlobKind]
+    ) -> StagedVectors:
+        """Write the vector parts of the staged blobs beside them, and compare what they lead to."""
+        found = self._vector_input()
+        if found is None:
+            return StagedVectors()
+        level = self._known_rules().integrity
+        call = StageVectors(found, cycle_id, tuple(staged.items()), tuple(published), level)
+        (done,) = self.jobs.run("vectors", [call])
+        return StagedVectors(
+            tuple(StagedFile(artifact.name, key, artifact) for key, artifact in done.files),
+            {(each[0], each[1]): VectorChange(*each[2:]) for each in done.changes},
+        )
+
+    def _other_vectors(self) -> bool:
+        """Whether vectors alone deserve a version."""
+        found = self._vector_input()
+        if found is None:
+            return False
+        (compared,) = self.jobs.run("compare vectors", [CompareVectors(found)])
+        return bool(compared.differ)
+
+    def _vector_input(self) -> VectorInput | None:
+        """What is needed to make the vector columns of the version; None if it has none beside its records."""
+        rules = self._known_rules()
+        if all(storage.form == "bytes" for storage in rules.vectors.values()):
+            return None
+        by_task: dict[tuple[int, str], list[LocalVectors]] = {}
+        for task, each in self._vectors:
+            by_task.setdefault((task, each.type_name), []).append(each)
+        given = []
+        for (task, name), listed in by_task.items():
+            numbered = self._types[name].numbered(task)
+            if numbered is not None:
+                given.append((numbered, tuple(listed)))
+        return VectorInput(
+            rules.model,
+            tuple(rules.vectors.items()),
+            tuple(given),
+            self._chain,
+            () if self._base is None else self._base.steps,
+            rules.limits,
+            self._scratch,
+        )
+
     def check(self, staged: Mapping[BlobKind, StagedBlob], tag: int) -> Mapping[str, TypeChange]:
         """Read the staged blobs back, type by type, and compare them."""
         rules = self._known_rules()
@@ -246,7 +298,7 @@ class SparkEngine:
     def close(self) -> None:
         """Remove what the tasks left for each other."""
         self._scratch.clear()
-        self._types = {}
+        self._types, self._vectors = {}, []
 
     def _flatten_and_restore(self) -> ReadState | None:
         rules = self._known_rules()
@@ -301,6 +353,7 @@ class SparkEngine:
         return previous
 
     def _take_local(self, task: int, found: Flattened) -> None:
+        self._vectors += [(task, each) for each in found.vectors]
         for name, local in found.types.items():
             self._types[name].locals[task] = local
             if local.run is not None:

@@ -21,6 +21,7 @@ from deltaic.spark.build_keep import KeyColumns
 from deltaic.spark.build_runs import Records, Run, write_run
 from deltaic.spark.build_scratch import Part, Scratch
 from deltaic.spark.build_sources import Split
+from deltaic.spark.build_vector_rows import CollectedVectors, LocalVectors
 from deltaic.state.ingest import ingest_arrow
 from deltaic.state.write import WriteState
 from deltaic.state.write_statistics import field_kinds
@@ -50,6 +51,8 @@ class Flattened(msgspec.Struct, frozen=True, array_like=True):
     types: dict[str, LocalType]
     keys: Part | None = None
     """Key columns of the rows, if they were asked for."""
+    vectors: list[LocalVectors] = []
+    """Vectors of the rows."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ class _Flattening:
         self._keys = KeyColumns(key_columns) if key_columns else None
         self._model, self._type_name, self._scratch, self._cut = model, type_name, scratch, cut
         self._state = WriteState(model.schemas, tag=0)
+        self._vectors = CollectedVectors(scratch)
         self._rows = 0
 
     def add(self, data: Any) -> None:
@@ -123,7 +127,8 @@ class _Flattening:
                 return
             data = pyarrow.Table.from_batches(held)
         try:
-            self._rows += len(ingest_arrow(self._state, self._type_name, data, model=self._model))
+            take = self._vectors.take
+            self._rows += len(ingest_arrow(self._state, self._type_name, data, model=self._model, vectors=take))
         except InputError as error:
             raise InputError(f"{error.reason} (rows are counted inside one partition)", error.code) from error
 
@@ -133,7 +138,8 @@ class _Flattening:
             source = self._state.writer(schema.name).ordinals.map
             if len(source):
                 types[schema.name] = self._left(schema, source.arena, source.starts)
-        return Flattened(self._rows, types, self._keys.write(self._scratch) if self._keys is not None else None)
+        keys = self._keys.write(self._scratch) if self._keys is not None else None
+        return Flattened(self._rows, types, keys, self._vectors.found)
 
     def _left(self, schema: Schema, arena: NDArray[np.uint8], starts: NDArray[np.int64]) -> LocalType:
         rows = np.arange(len(starts), dtype=np.int32)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from deltaic.errors import ChainError
 from deltaic.limits import Limits
 from deltaic.producer.reading import read_stored
+from deltaic.producer.vector_parts import read_vectors
 from deltaic.schema.binary import write_schema
 from deltaic.schema.types import MapSchema, Schema, SetSchema
 from deltaic.spark.build_runs import Records, Run, write_run
@@ -100,23 +101,28 @@ class Restore:
 
 
 def load_types(
-    store: Store, steps: tuple[BlobName, ...], names: tuple[str, ...] | None, limits: Limits
+    store: Store, steps: tuple[BlobName, ...], names: tuple[str, ...] | None, limits: Limits, *, vectors: bool = False
 ) -> tuple[ReadState, list[bytes]]:
-    """Some types of a version (None: all), by a snapshot and deltas; and the schemas that its snapshot lists."""
+    """Some types of a version (None: all), by a snapshot and deltas; and the schemas that its snapshot lists.
+
+    With `vectors` the state has the vector columns of these types too.
+    """
     announcements = Announcements(store)
     state: ReadState | None = None
     schemas: list[bytes] = []
     for blob in steps:
         name, entry = str(blob), announcements.entry_of(blob.owner)
-        artifact = None if entry is None else entry.artifact(name)
+        artifact, before = None if entry is None else entry.artifact(name), state
         with read_stored(store, name, artifact, limit_bytes=limits.max_blob_bytes) as source:
             if state is not None:
                 state = state.apply(source, limits=limits, schema_append=AppendMode.FULL)
-                continue
-            with opened(source, limits) as cursor:
-                schemas = [write_schema(schema) for schema in read_header(cursor, limits).schemas]
-            wanted: Any = None if names is None else Filter.only(*names)
-            state = ReadState.load(source, filter=wanted, limits=limits)
+            else:
+                with opened(source, limits) as cursor:
+                    schemas = [write_schema(schema) for schema in read_header(cursor, limits).schemas]
+                wanted: Any = None if names is None else Filter.only(*names)
+                state = ReadState.load(source, filter=wanted, limits=limits)
+        if vectors:
+            state = read_vectors(store, entry, blob, before, state, limits=limits)
     if state is None:
         raise ChainError(f"no blob of {store.url} leads to the version before")
     return state, schemas

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from deltaic.dataset.dataset import TABLE, Dataset
 from deltaic.errors import InputError, NotFoundError
 from deltaic.spark.columns import arrow_schema, with_vectors
+from deltaic.spark.merging import merge_frame
 from deltaic.spark.pipeline_file import Pipeline
 from deltaic.spark.pipeline_frames import checked_rows, counted, plan_text, transformed
 from deltaic.spark.pipeline_publish import Publisher, published_facts
@@ -213,7 +214,7 @@ class PipelineRun:
         transaction = (progress.application, progress.number)
         if self.pipeline.table.mode == "merge":
             table = recording(self.table_url, configuration_of(progress))
-            done = table.merge(rows.toArrow(), note=note, user=user, transaction=transaction)
+            done = merge_frame(rows, table, note=note, user=user, transaction=transaction)
             version: int | None = done.version
         else:
             options = {

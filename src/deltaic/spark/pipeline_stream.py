@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from deltaic.errors import InputError, NotFoundError
+from deltaic.spark.merging import merge_frame
 from deltaic.spark.pipeline_file import Pipeline
 from deltaic.spark.pipeline_frames import broken_counts, checked_rows
 from deltaic.spark.pipeline_sources import resume_options
@@ -120,8 +121,9 @@ class MergedBatch:
         offsets = checkpoint_offsets(self._checkpoint, batch_id)
         progress = StreamProgress(self._application, number, query_id, batch_id, offsets)
         table = recording(self._table_url, configuration_of(progress))
-        table.merge(
-            batch.toArrow(),
+        merge_frame(
+            batch,
+            table,
             note=f"pipeline {self._application}",
             user={**self._user, **offsets_text(offsets)},
             transaction=(self._application, number),

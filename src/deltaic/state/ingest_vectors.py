@@ -66,8 +66,7 @@ def vectors_from_python(column: VectorColumn, values: list[Any], rows: Rows, pat
     if there and (numbers.shape != (len(there), dims) or numbers.dtype.kind not in "fiu"):
         raise _first_refused(column, values, rows, path)
     if there:
-        with np.errstate(over="ignore"):
-            matrix[valid] = numbers
+        matrix[valid] = _rounded(numbers, valid, rows, path)
     return GivenVectors(column, matrix, None if valid.all() else valid)
 
 
@@ -88,17 +87,32 @@ def vectors_from_arrow(column: VectorColumn, given: Column | None, part: Part, r
         size = int(offsets[wrong[0] + 1] - offsets[wrong[0]])
         raise rows.refused(index, path, f"{size} numbers where a vector of {dims} belongs", "DimensionMismatch")
     child = lists.children[0]
-    if child.valid(elements) is not None:
-        place = int(np.argmin(child.valid(elements))) // dims
+    filled = child.valid(elements)
+    if filled is not None:
+        place = int(np.argmin(filled)) // dims
         index = place if valid is None else int(np.flatnonzero(valid)[place])
         raise rows.refused(index, path, "a dimension is null", "Null")
-    with np.errstate(over="ignore"):
-        numbers = child.values(elements).astype(np.float32, copy=False).reshape(-1, dims)
+    numbers = _rounded(child.values(elements).reshape(-1, dims), valid, rows, path)
     if valid is None:
         return GivenVectors(column, numbers, None)
     matrix = np.zeros((count, dims), np.float32)
     matrix[valid] = numbers
     return GivenVectors(column, matrix, valid)
+
+
+def _rounded(numbers: NDArray[Any], valid: Mask | None, rows: Rows, path: str) -> Matrix:
+    """The nearest float32s; a number that would become infinite is refused."""
+    if numbers.dtype == np.float32:
+        return numbers
+    with np.errstate(over="ignore"):
+        rounded: Matrix = numbers.astype(np.float32)
+    lost = np.isinf(rounded) & np.isfinite(numbers)
+    if lost.any():
+        place, dimension = np.argwhere(lost)[0].tolist()
+        index = place if valid is None else int(np.flatnonzero(valid)[place])
+        why = f"dimension {dimension} is {numbers[place, dimension]}, too large for a float32"
+        raise rows.refused(index, path, why, "OutOfRange")
+    return rounded
 
 
 def as_bytes(given: GivenVectors) -> Variable:

@@ -151,6 +151,10 @@ class VectorEdit:
         for number, places in by_chunk(targets):
             self.chunk(number)[targets[places] & CHUNK_ROWS - 1] = self.base.rows(origins[places])
 
+    def rows(self, ordinals: Ordinals) -> Matrix:
+        """The rows of ordinals as they are now, copied."""
+        return StoredVectors(self.base.dimensions, tuple(self._chunks), EMPTY).rows(ordinals)
+
     def chunk(self, number: int) -> Matrix:
         """A chunk that may be written."""
         if number >= len(self._chunks):

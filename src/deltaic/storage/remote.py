@@ -416,7 +416,9 @@ def _connect(
         check_key(prefix)
     plain = {name: value.reveal() if isinstance(value, Secret) else value for name, value in options.items()}
     client: dict[str, object] = {"timeout": timedelta(seconds=timeout_seconds)}
-    if plain.pop("allow_http", False):
+    # The environment says it in the name that every tool for S3 knows, and obstore does not look there.
+    said = os.environ.get("AWS_ALLOW_HTTP", "").strip().lower() in ("1", "true", "yes") and scheme in ("s3", "s3a")
+    if plain.pop("allow_http", said):
         client["allow_http"] = True
     if scheme in ("s3", "s3a"):
         plain.setdefault("copy_if_not_exists", "multipart")

@@ -32,6 +32,9 @@ from deltaic.table.state import State
 
 HOUR_MS = 3_600_000
 
+SCRATCH = "_scratch"
+"""The folder of a table in which tasks leave work for each other; what a job that died left there goes with a purge."""
+
 
 @dataclass(frozen=True, slots=True)
 class Purge:
@@ -304,12 +307,16 @@ def _orphans(
     found: list[ObjectInfo] = []
     too_young = 0
     for info in store.list():
-        if info.key.startswith(f"{FOLDER}/") or not info.key.endswith((".split", ".split.crc")):
+        if info.key.startswith(f"{FOLDER}/"):
+            continue
+        if not info.key.endswith((".split", ".split.crc")) and not info.key.startswith(f"{SCRATCH}/"):
             continue
         path = _data_path(info.key)
         if path in referenced or info.key in referenced:
             continue
-        if max(milliseconds(info.modified), removed.at(path)) >= oldest_ms:
+        # What lies in the scratch folder no version ever had.
+        gone_ms = 0 if info.key.startswith(f"{SCRATCH}/") else removed.at(path)
+        if max(milliseconds(info.modified), gone_ms) >= oldest_ms:
             too_young += 1
         elif len(found) < limit:
             found.append(info)

@@ -20,7 +20,7 @@ from deltaic.vector.metric import Matrix, Metric, Scores, as_scores, rank_values
 Ordinals = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_SCORES_AT_ONCE = 1 << 19
+_SCORES_AT_ONCE = 1 << 15
 """Scores that are compared together: they stay in the cache between the product and the comparison."""
 _ROWS_OF_A_MAXIMUM = 64
 _WAITING_BLOCKS = 64
@@ -67,6 +67,19 @@ class _Piece:
 
     def ordinals_of(self, places: Ordinals) -> Ordinals:
         return places + self.first if self.ordinals is None else self.ordinals[places]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Candidates among the rows of a piece, each for one query, and their float32 scores."""
+
+    piece: _Piece
+    places: Ordinals
+    asking: Ordinals
+    scores: NDArray[np.float32]
+
+    def kept(self, flags: Flags) -> "_Waiting":
+        return _Waiting(self.piece, self.places[flags], self.asking[flags], self.scores[flags])
 
 
 class Best:
@@ -139,8 +152,10 @@ class Scan:
         self._pieces: list[_Piece] = []
         self._used, self._largest, self._odd = 0, 0.0, False
         self._flags = np.empty((0, len(queries)), np.bool_)
-        self._waiting: list[tuple[_Piece, Ordinals, Ordinals]] = []
-        self._waiting_count = 0
+        self._lower = np.full(len(queries), -np.inf)
+        """What the last of the wanted number reaches at least, on the scale of the float32 scores."""
+        self._waiting: list[_Waiting] = []
+        self._enough = 3 * max(1, self._best.ranks.size)
         self.compared = 0
 
     def add(
@@ -195,6 +210,7 @@ class Scan:
     def finish(self) -> Neighbours:
         """The nearest rows of everything that was added."""
         self._choose()
+        self._trim()
         self._ask()
         return self._best.neighbours(self._metric, self.compared)
 
@@ -220,21 +236,17 @@ class Scan:
             return
         scores = self._scores[: self._used]
         margin = self._margin()
-        bounds = np.full(len(self._queries), -np.inf)
-        full = self._best.full
-        bounds[full] = self._scaled(self._best.ranks[:, -1])[full] - margin[full]
-        if not full.all():
-            bounds[~full] = self._first_bounds(scores[:, ~full]) - 2 * margin[~full]
-        # Rounded down, so that a bound never passes over what it should let through.
-        with np.errstate(over="ignore"):
-            limits = np.nextafter(bounds.astype(np.float32), np.float32(-np.inf))
+        fresh = np.isinf(self._lower)
+        if fresh.any():
+            self._lower[fresh] = self._first_bounds(scores[:, fresh]) - margin[fresh]
         overflowing = np.isinf(margin)
         if overflowing.any():
             scores[:, overflowing] = np.inf
+        limits = _rounded_down(self._lower - margin)
         above = np.flatnonzero(np.greater_equal(scores, limits, out=self._flags[: self._used]))
         if len(above):
-            self._wait(*np.divmod(above, len(self._queries)))
-        self._pieces, self._used, self._largest, self._odd = [], 0, 0.0, False
+            self._wait(*np.divmod(above, len(self._queries)), scores.reshape(-1)[above])
+        self._pieces, self._used, self._odd = [], 0, False
 
     def _scaled(self, ranks: Scores) -> Scores:
         """Exact ranks on the scale of the float32 scores."""
@@ -264,35 +276,58 @@ class Scan:
         found: Scores = np.partition(columns, total - self._count, axis=1)[:, total - self._count].astype(np.float64)
         return found
 
-    def _wait(self, rows: Ordinals, queries: Ordinals) -> None:
-        """Keep candidates; ask them when there are so many that the bound should rise."""
+    def _wait(self, rows: Ordinals, queries: Ordinals, scores: NDArray[np.float32]) -> None:
+        """Keep candidates; when there are many, keep those that may still be among the best."""
         starts = np.array([piece.start for piece in self._pieces])
         ends = np.searchsorted(rows, np.append(starts[1:], self._used))
         begin = 0
         for piece, end in zip(self._pieces, ends.tolist(), strict=True):
             if end > begin:
-                places, asking = rows[begin:end] - piece.start, queries[begin:end]
-                if piece.wanted is not None:
-                    counted = piece.wanted[places]
-                    places, asking = places[counted], asking[counted]
-                self._waiting.append((piece, places, asking))
-                self._waiting_count += len(places)
+                part = slice(begin, end)
+                found = _Waiting(piece, rows[part] - piece.start, queries[part], scores[part])
+                self._waiting.append(found if piece.wanted is None else found.kept(piece.wanted[found.places]))
             begin = end
-        enough = 3 * self._best.ranks.size
-        if not self._best.full.all() or self._waiting_count > enough or len(self._waiting) > _WAITING_BLOCKS:
-            self._ask()
+        if self._waiting_count > self._enough or len(self._waiting) > _WAITING_BLOCKS:
+            self._trim()
+            if self._waiting_count > self._enough or len(self._waiting) > _WAITING_BLOCKS:
+                self._ask()
+
+    @property
+    def _waiting_count(self) -> int:
+        return sum(len(one.places) for one in self._waiting)
+
+    def _trim(self) -> None:
+        """Let the bounds rise by what waits, and drop what is below them."""
+        if self._waiting_count <= self._best.ranks.size:
+            return
+        asking = np.concatenate([one.asking for one in self._waiting])
+        scores = np.concatenate([one.scores for one in self._waiting])
+        # Odd rows stand above every bound, but say nothing of where it should be.
+        scores[np.isinf(scores)] = -np.inf
+        order = np.lexsort((-scores, asking))
+        asking, scores = asking[order], scores[order]
+        starts = np.searchsorted(asking, np.arange(len(self._queries)))
+        last = starts + self._count - 1
+        there = last < np.append(starts[1:], len(asking))
+        margin = self._margin()
+        reached = scores[last[there]] - margin[there]
+        self._lower[there] = np.maximum(self._lower[there], reached)
+        limits = _rounded_down(self._lower - margin)
+        kept = [one.kept(one.scores >= limits[one.asking]) for one in self._waiting]
+        self._waiting = [one for one in kept if len(one.places)]
 
     def _ask(self) -> None:
         """Rank the candidates exactly."""
         if not self._waiting:
             return
-        ranks = [self._ranks(piece.rows, places, asking) for piece, places, asking in self._waiting]
         self._best.offer(
-            np.concatenate([asking for _, _, asking in self._waiting]),
-            np.concatenate([piece.ordinals_of(places) for piece, places, _ in self._waiting]),
-            np.concatenate(ranks),
+            np.concatenate([one.asking for one in self._waiting]),
+            np.concatenate([one.piece.ordinals_of(one.places) for one in self._waiting]),
+            np.concatenate([self._ranks(one.piece.rows, one.places, one.asking) for one in self._waiting]),
         )
-        self._waiting, self._waiting_count = [], 0
+        self._waiting = []
+        full = self._best.full
+        self._lower[full] = np.maximum(self._lower, self._scaled(self._best.ranks[:, -1]))[full]
 
     def _ranks(self, rows: Matrix, places: Ordinals, asking: Ordinals) -> Scores:
         ranks = np.empty(len(places), np.float64)
@@ -301,3 +336,9 @@ class Scan:
             part = slice(start, start + step)
             ranks[part] = rank_values(rows[places[part]], self._queries[asking[part]], self._metric)
         return ranks
+
+
+def _rounded_down(bounds: Scores) -> NDArray[np.float32]:
+    """As float32, so that a bound never passes over what it should let through."""
+    with np.errstate(over="ignore"):
+        return np.nextafter(bounds.astype(np.float32), np.float32(-np.inf))

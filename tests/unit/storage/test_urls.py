@@ -265,3 +265,18 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
     assert run(1) == run(1) != run(2)
     assert set(run(1)) == {"done", "CommitConflictError", "CommitUnknownError"}
+
+
+def test_a_server_without_tls_is_allowed_by_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("moto", reason="no moto: pip install 'moto[server,s3]'")
+    from deltaic.testing.stores import s3_server
+
+    with s3_server() as server:
+        server.store("bucket").put("name", b"value")
+        for name, value in (("ENDPOINT", server.endpoint), ("REGION", "us-east-1"), ("ACCESS_KEY_ID", "a")):
+            monkeypatch.setenv(f"AWS_{name}", value)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+        with pytest.raises(StorageError):
+            open_store("s3://bucket/", read_retries=0).get("name")
+        monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+        assert open_store("s3://bucket/").get("name").data == b"value"

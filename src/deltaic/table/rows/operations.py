@@ -17,7 +17,7 @@ from deltaic.table.rows.partitioning import partition_values
 from deltaic.table.rows.prepared import SplitsWritten
 from deltaic.table.rows.reading import RowReader
 from deltaic.table.rows.schema import TableSchema
-from deltaic.table.rows.upserting import Delete, Insert, MergeClauses, Update, plan_merge
+from deltaic.table.rows.upserting import Delete, Insert, MergeClauses, MergePlanner, Update, plan_merge
 from deltaic.table.rows.writing import Listener
 from deltaic.table.snapshot import Snapshot
 
@@ -206,6 +206,14 @@ class RowOperations(RowCommits):
         """
         clauses = MergeClauses(tuple(matched), tuple(not_matched), tuple(not_matched_by_source))
         terms = {"note": note, "user": user, "transaction": transaction, "isolation": isolation}
+        if isinstance(rows, MergePlanner):
+            planner, by = rows, on
+
+            def planned(reader: RowReader) -> RowCommit:
+                names = (by,) if isinstance(by, str) else tuple(by) if by is not None else reader.schema.key
+                return self._commit_edit("merge rows", reader, planner.plan_merge(reader, names, clauses), terms)
+
+            return self._retried("merge", planned, transaction)
 
         def attempt(reader: RowReader, given: GivenRows | SplitsWritten) -> RowCommit:
             if isinstance(given, SplitsWritten):

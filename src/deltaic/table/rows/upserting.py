@@ -10,7 +10,7 @@ which of them should win is not for the order of rows to say.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from deltaic.errors import InputError
+from deltaic.table.actions import AddFile
 from deltaic.table.changes import EVERYTHING
 from deltaic.table.predicate import And, Compare, In, Predicate
 from deltaic.table.rows.choosing import filtered, taken
@@ -80,6 +81,15 @@ class MergeClauses:
             raise InputError("an update of rows that the source has not needs the columns to set")
 
 
+@runtime_checkable
+class MergePlanner(Protocol):
+    """Rows that lie elsewhere and are merged there: the work is done by others, and one process commits it."""
+
+    def plan_merge(self, reader: RowReader, on: Sequence[str], clauses: MergeClauses) -> Edit:
+        """Merge into a version."""
+        ...
+
+
 def plan_merge(
     reader: RowReader,
     source: Any,
@@ -96,47 +106,75 @@ def plan_merge(
         check_key_type(name, reader.schema.column(name).type)
         if name not in source.column_names:
             raise InputError(f"the rows have no {name}, by which they are matched", "NoColumn")
-    _check_source_keys(source, on)
-    where = None if clauses.not_matched_by_source else _key_predicate(source, on)
-    return _Merge(reader, source, tuple(on), clauses).run(where, options, listener)
+    check_source_keys(source, on)
+    where = None if clauses.not_matched_by_source else key_predicate(source, on)
+    return RowMerge(reader, source, tuple(on), clauses).run(where, options, listener)
 
 
-class _Merge:
-    def __init__(self, reader: RowReader, source: Any, on: tuple[str, ...], clauses: MergeClauses) -> None:
+class RowMerge:
+    """The rows of a source on their way into one version of a table.
+
+    Args:
+        reader: the version.
+        source: an Arrow table of exact types, all columns or some; no two rows have one key.
+        on: the columns by which rows are matched.
+        clauses: what becomes of rows.
+        met: the source rows that a row of the table met already.
+    """
+
+    def __init__(
+        self,
+        reader: RowReader,
+        source: Any,
+        on: tuple[str, ...],
+        clauses: MergeClauses,
+        *,
+        met: _Mask | None = None,
+    ) -> None:
         self._reader, self._source, self._on, self._clauses = reader, source, on, clauses
         self._schema = reader.schema
         self._checks = Checks(reader.schema, time_zone=reader.settings.time_zone)
-        self._met: _Mask = np.zeros(source.num_rows, bool)
+        self._met: _Mask = np.zeros(source.num_rows, bool) if met is None else met
 
     def run(self, where: Predicate | None, options: WriteOptions, listener: Listener | None) -> Edit:
+        """All of it: what the files become, and the rows that are new."""
         reader = self._reader
         removed: list[str] = []
         count = 0
         with SplitWriter(reader.files, self._schema, options, operation="merge", listener=listener) as writer:
             for add in reader.files_of(where):
-                places = self._places(reader.read(add, self._on))
-                self._met[places[places >= 0]] = True
-                if not (places >= 0).any() and not self._clauses.not_matched_by_source:
-                    continue
-                rows = reader.read(add)
-                after, kept = self._changed(rows, places)
-                changed = int((~kept | differing(rows, after)).sum())
-                if kept.all() and not changed:
-                    continue
-                removed.append(add.path)
-                count += changed
-                left = filtered(after, pa.array(kept)) if not kept.all() else after
-                self._checks(left)
-                if left.num_rows:
-                    writer.write(left)
-            fresh = self._inserted()
-            if fresh.num_rows:
-                self._checks(fresh)
-                count += fresh.num_rows
-                writer.write(fresh)
+                changed = self.merge_file(add, writer)
+                if changed:
+                    removed.append(add.path)
+                    count += changed
+            count += self.insert(writer)
             added = tuple(writer.finish())
         reads = reader.reads(where) or EVERYTHING
         return Edit(tuple(removed), added, reads, count)
+
+    def merge_file(self, add: AddFile, writer: SplitWriter) -> int:
+        """Write what becomes of the rows of a file, if any changes; gives how many do."""
+        places = self._places(self._reader.read(add, self._on))
+        self._met[places[places >= 0]] = True
+        if not (places >= 0).any() and not self._clauses.not_matched_by_source:
+            return 0
+        rows = self._reader.read(add)
+        after, kept = self._changed(rows, places)
+        changed = int((~kept | differing(rows, after)).sum())
+        if changed:
+            left = filtered(after, pa.array(kept)) if not kept.all() else after
+            self._checks(left)
+            if left.num_rows:
+                writer.write(left)
+        return changed
+
+    def insert(self, writer: SplitWriter) -> int:
+        """Write the rows for source rows that no row of the table met; gives how many there are."""
+        fresh = self._inserted()
+        if fresh.num_rows:
+            self._checks(fresh)
+            writer.write(fresh)
+        return int(fresh.num_rows)
 
     def _places(self, keys: Any) -> Codes:
         """For each row of the table the source row of its key, or -1."""
@@ -252,7 +290,8 @@ def _from_source(name: str) -> Callable[[Any], Any]:
     return lambda rows: rows.column(f"source.{name}")
 
 
-def _check_source_keys(source: Any, on: Sequence[str]) -> None:
+def check_source_keys(source: Any, on: Sequence[str]) -> None:
+    """Refuse a source in which a key is null or stands twice."""
     for name in on:
         nulls = source.column(name).is_null()
         place = pc.index(nulls, True).as_py()
@@ -265,7 +304,7 @@ def _check_source_keys(source: Any, on: Sequence[str]) -> None:
         raise InputError(f"row {place} of the source has the key of a row before it: {shown[:120]}", "DuplicateKey")
 
 
-def _key_predicate(source: Any, on: Sequence[str]) -> Predicate | None:
+def key_predicate(source: Any, on: Sequence[str]) -> Predicate | None:
     """What is true of every row that the source can match: for skipping files and for what was read."""
     if source.num_rows == 0:
         return None

@@ -89,7 +89,9 @@ def _print_step(step: All | Selector) -> str:
 
 
 def _print_range(start: int, end: int) -> str:
-    return f"{start or ''}:{end if end != LARGEST else ''}"
+    if end != LARGEST:
+        return f"{start}:{end}"
+    return f"{start}:" if start else ":"
 
 
 def _parse_elements(content: str, text: str, position: int) -> All | Selector:
