@@ -23,7 +23,8 @@ Movie = dict[str, Any]
 Movies = dict[int, Movie]
 
 DIMS, CHANGED_DIMS, CAST = 64, 4, 5
-_WORDS = "solaris mirror stalker nostalgia sacrifice rublev ivan childhood steamroller violin".split()
+_SYLLABLES = "so la ris mir ror stal ker nos tal gia ru blev i van vi o lin ka ra to".split()
+_WORDS = [a + b + c for a in _SYLLABLES for b in _SYLLABLES for c in _SYLLABLES]
 _SITES = ("imdb", "rt", "kp")
 
 
@@ -99,7 +100,9 @@ def _change(key: int, chance: random.Random, movies: Movies) -> Change:
         which = chance.randrange(3)
         if which == 0:
             value = _text(chance, 1)
-            return Change(key, "nested", "studio.city", ("studio", "city"), value, (), movie["studio"] | {"city": value})
+            return Change(
+                key, "nested", "studio.city", ("studio", "city"), value, (), movie["studio"] | {"city": value}
+            )
         if which == 1:
             place, value = chance.randrange(CAST), _text(chance, 1)
             cast = [one | {"role": value} if at == place else one for at, one in enumerate(movie["cast"])]
@@ -163,7 +166,9 @@ def _json_patch() -> Rival:
             return [{"op": "replace", "path": pointer, "value": change.value}]
         places = zip(change.dimensions, change.value, strict=True)
         # As few digits as give the float32 back.
-        return [{"op": "replace", "path": f"{pointer}/{at}", "value": float(str(np.float32(one)))} for at, one in places]
+        return [
+            {"op": "replace", "path": f"{pointer}/{at}", "value": float(str(np.float32(one)))} for at, one in places
+        ]
 
     def encode(changes: Sequence[Change]) -> bytes:
         line = msgspec.json.encode

@@ -6,6 +6,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from deltaic.compare.changes import shown
-from deltaic.consumer.feed import ChangeFeed, FeedStep
+from deltaic.compare.feed_groups import StepChanges
+from deltaic.compare.feed_patches import batch_of
+from deltaic.consumer.feed import ChangeFeed, FeedColumns
 from deltaic.dataset.dataset import Dataset
 from deltaic.dataset.feed import dataset_changes
 from deltaic.errors import InputError
@@ -68,25 +71,31 @@ def _tables(feed: ChangeFeed, output: Path | None, limit: int, before: bool) -> 
             # What is not read on a screen has no width to keep to.
             console = Console(file=stream, width=_WIDE, highlight=False)
         found = 0
-        for step in feed:
+        for step in feed.columns():
             found += len(step)
             _table(console, step)
-            for place, patch in enumerate(step):
-                if place >= limit:
-                    break
+            for patch in _first(step, limit):
                 console.print(f"  {escape(_line(patch, before))}", soft_wrap=True)
         if not found:
             console.print("no change")
 
 
-def _table(console: Console, step: FeedStep) -> None:
+def _first(step: FeedColumns, limit: int) -> Iterator[Patch]:
+    """The first patches of a step; only the columns of these are read."""
+    for group in step.groups:
+        if limit <= 0:
+            return
+        yield from batch_of(StepChanges((group.take(np.arange(min(limit, len(group)))),)))
+        limit -= len(group)
+
+
+def _table(console: Console, step: FeedColumns) -> None:
     console.print(f"{step.from_version} to {step.to_version}: {len(step):,} patches")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), show_header=False)
     for side in ("left", "left", "right"):
         table.add_column(justify="right" if side == "right" else "left", overflow="fold")
-    for group in step.batch.groups:
-        place = f"{group.type_name}.{group.path}" if group.path else group.type_name
-        table.add_row(escape(_clean(place)), group.operation.name.lower(), f"{len(group):,}")
+    for group in step.groups:
+        table.add_row(escape(_clean(group.place)), group.operation.name.lower(), f"{len(group):,}")
     if table.row_count:
         console.print(table)
     for note in step.notes:

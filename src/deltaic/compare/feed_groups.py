@@ -6,12 +6,14 @@ were asked for, before. Rows of all groups of a step stand for different places,
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from deltaic.binary.arrow import ArrowColumn, ArrowField, ArrowTable, struct_column
 from deltaic.compare.feed_values import Indices, Keys, Places, Selectors, Values, joined_selectors, joined_values
+from deltaic.compare.keys import KeyColumn
 from deltaic.wire.patches.patch import ABSENT, MISSING, Operation
 
 
@@ -37,6 +39,17 @@ class ChangeGroup:
     def __len__(self) -> int:
         return self.count
 
+    def take(self, places: Places) -> "ChangeGroup":
+        """Some of the rows."""
+        return replace(
+            self,
+            keys=None if self.keys is None else self.keys.take(places),
+            selectors=tuple(column.take(places) for column in self.selectors),
+            after=None if self.after is None else self.after.take(places),
+            before=None if self.before is None else self.before.take(places),
+            count=len(places),
+        )
+
     def rows(self) -> Iterator[tuple[Any, tuple[Any, ...], Any, Any]]:
         """Key, selectors, value after and value before of each row."""
         keys: Iterable[Any] = [None] * self.count if self.keys is None else self.keys.to_pylist()
@@ -53,6 +66,24 @@ class ChangeGroup:
         if self.before is not None:
             return self.before.to_pylist()
         return [ABSENT if self.operation is Operation.PUT or self.path.endswith("{}") else None] * self.count
+
+    def to_arrow(self) -> ArrowTable:
+        """The rows with the types of the model: a column for each path of the key, `selector_0` and so on for the
+        placeholders of the path, `after`, and `before` if it was asked for.
+        """
+        columns: list[ArrowColumn] = []
+        for key in () if self.keys is None else self.keys.columns():
+            columns.append(_key_column(key))
+        for place, selector in enumerate(self.selectors):
+            columns.append(selector.arrow_column(f"selector_{place}"))
+        for name, values in (("after", self.after), ("before", self.before)):
+            if values is not None and (name == "after" or self.with_before):
+                columns.append(values.arrow_column(name))
+        whole = struct_column("", tuple(columns), self.count)
+        return ArrowTable(whole.field, self.count, lambda: iter((whole,)))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     @property
     def place(self) -> str:
@@ -130,6 +161,21 @@ class _Piece:
     selectors: tuple[Selectors, ...]
     after: Values | None
     before: Values | None
+
+
+def _key_column(key: KeyColumn) -> ArrowColumn:
+    name = str(key.path)
+    if key.column is None:
+        return ArrowColumn(ArrowField(name, "n"), key.count)
+    found = key.column.arrow_column()
+    if len(key.rows) < key.count:
+        places = np.zeros(key.count, np.int64)
+        places[key.rows] = np.arange(len(key.rows))
+        there = np.zeros(key.count, np.bool_)
+        there[key.rows] = True
+        found = found.take(places)
+        found = replace(found, valid=there if found.valid is None else there & found.valid)
+    return replace(found, field=replace(found.field, name=name))
 
 
 def _kind(values: Values | None) -> tuple[Any, ...]:

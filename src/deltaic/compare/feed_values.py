@@ -197,6 +197,10 @@ class Indices:
         found: list[int] = self.numbers.tolist()
         return found
 
+    def arrow_column(self, name: str) -> ArrowColumn:
+        """The numbers in Arrow's layout."""
+        return ArrowColumn(ArrowField(name, "l", False), len(self), data=self.numbers)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MapKeys:
@@ -215,6 +219,14 @@ class MapKeys:
         """The texts."""
         found: list[str] = self.texts.tolist()
         return found
+
+    def arrow_column(self, name: str) -> ArrowColumn:
+        """The texts in Arrow's layout."""
+        pieces = [text.encode() for text in self.to_pylist()]
+        offsets = np.zeros(len(pieces) + 1, np.int64)
+        np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
+        data = np.frombuffer(b"".join(pieces), np.uint8)
+        return ArrowColumn(ArrowField(name, "u", False), len(self), data=data, offsets=offsets)
 
 
 Selectors = Indices | MapKeys

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltaic.binary.cursor import Cursor
 from deltaic.compare.feed import step_changes
+from deltaic.compare.feed_groups import ChangeGroup, StepChanges
 from deltaic.compare.feed_patches import batch_of
 from deltaic.consumer.apply import changed_ordinals
 from deltaic.consumer.changes import Changes
@@ -101,6 +102,22 @@ class FeedStep:
         return self._arrow.__arrow_c_stream__(requested_schema)
 
 
+@dataclass(frozen=True, slots=True)
+class FeedColumns:
+    """What one step changed, as groups of columns that are read from both states when they are asked for.
+
+    Whoever keeps it keeps the memory of both states.
+    """
+
+    from_version: int
+    to_version: int
+    groups: tuple[ChangeGroup, ...]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(len(group) for group in self.groups)
+
+
 def feed_step(
     from_version: int,
     to_version: int,
@@ -125,12 +142,23 @@ def touched_of(changes: Changes) -> Touched | None:
 
 
 class ChangeFeed:
-    """The steps between two versions, made one by one as they are asked for. Iterating again begins anew."""
+    """The steps between two versions, made one by one as they are asked for. Iterating again begins anew.
 
-    def __init__(self, walk: "Callable[[], Iterator[FeedStep]]") -> None:
-        self._walk = walk
+    Args:
+        walk: gives the columns of each step.
+        refer: names fields by their numbers on the wire.
+    """
+
+    def __init__(self, walk: Callable[[], Iterator[FeedColumns]], refer: Refer | None = None) -> None:
+        self._walk, self._refer = walk, refer
 
     def __iter__(self) -> Iterator[FeedStep]:
+        for step in self._walk():
+            batch = batch_of(StepChanges(step.groups, step.notes))
+            yield FeedStep(step.from_version, step.to_version, batch, step.notes, self._refer)
+
+    def columns(self) -> Iterator[FeedColumns]:
+        """The steps as groups of columns, before any value is read: for counting, for Arrow, for few of the groups."""
         return self._walk()
 
     def patches(self) -> Iterator[Patch]:
@@ -189,13 +217,14 @@ def changes_between(
     if isinstance(types, str):
         raise InputError("types is a list of names")
 
-    def walk() -> Iterator[FeedStep]:
+    def walk() -> Iterator[FeedColumns]:
         for place, count, one, other, states, touched in _steps(consumer, from_version, to_version):
-            yield feed_step(one, other, *states, touched, with_before=before, types=types, refer=refer)
+            found = step_changes(*states, touched, types=types, with_before=before)
+            yield FeedColumns(one, other, found.groups, found.notes)
             if progress is not None:
                 progress(place, count)
 
-    return ChangeFeed(walk)
+    return ChangeFeed(walk, refer)
 
 
 _Step = tuple[int, int, int, int, tuple[ReadState, ReadState], Touched | None]

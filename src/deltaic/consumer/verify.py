@@ -224,6 +224,9 @@ class _Check:
             self._same(before, back, str(reverse), "it", f"version {at}")
 
     def _read(self, before: ReadState | None, blob: BlobName) -> ReadState | None:
+        if part_name(blob) in self._artifacts.keys() - self._usable:
+            # Found out already: a blob without its vectors leads nowhere.
+            return None
         self.progress(str(blob))
         route = Route(Plan((blob,), blob.to_version), {str(blob): self._artifacts.get(str(blob))})
         try:

@@ -7,7 +7,7 @@ the producer finds out by itself what did not change.
 
 import importlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,7 @@ from deltaic.producer.report import Cycle
 from deltaic.producer.validators import Candidate, DuplicateKeys, ValidationResult
 from deltaic.schema.evolve import compare
 from deltaic.schema.schemas import SchemaSet
+from deltaic.vector.storage import read_vectors_tag
 
 if TYPE_CHECKING:
     from deltaic.dataset.dataset import Dataset
@@ -96,6 +97,7 @@ def reason_for_all(
     producer: "Producer",
     root: str,
     schemas: SchemaSet | None,
+    tags: Mapping[str, str],
     before: int | None,
     *,
     full: bool,
@@ -108,6 +110,7 @@ def reason_for_all(
         producer: of the chain.
         root: the type of the rows.
         schemas: of the dataset's version before; None if there is none.
+        tags: the header tags of that version.
         before: the table version of that one.
         full: whether the caller wants all of them.
     """
@@ -124,6 +127,8 @@ def reason_for_all(
         return f"the table is not keyed by {', '.join(key)}"
     if len(compare(schemas, producer.model.schemas)):
         return "the model changed"
+    if {note.column for note in read_vectors_tag(tags)} != set(producer.model.vectors):
+        return "the vector columns changed"
     if before > view.version:
         return f"the table goes back from version {before} to {view.version}"
     if before not in table.versions():
@@ -154,9 +159,10 @@ class _Publish:
         """Publish; gives the report."""
         self.producer.restore()
         state = self.producer.state
-        before = None if state is None else table_version_of(state.header_tags)
+        noted = {} if state is None else state.header_tags
+        before = table_version_of(noted)
         schemas = None if state is None else state.schemas
-        reason = reason_for_all(self.table, self.view, self.producer, self.root, schemas, before, full=self.full)
+        reason = reason_for_all(self.table, self.view, self.producer, self.root, schemas, noted, before, full=self.full)
         tags = {**self.producer.header_tags, TABLE_VERSION_TAG: str(self.view.version)}
         validators = self.producer.validators
         if self.key:

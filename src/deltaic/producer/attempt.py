@@ -57,8 +57,8 @@ class Attempt:
             self._keys.append(f"staging/{self.cycle_id}/{blob.name}")
             self.staged[kind] = stage(self._store, self.cycle_id, blob, self._packing)
 
-    def expect(self, names: Iterable[BlobName]) -> None:
-        """Take note of blobs that an engine is about to stage, so that a failure takes them back too."""
+    def expect(self, names: Iterable[BlobName | str]) -> None:
+        """Take note of files that an engine is about to stage, so that a failure takes them back too."""
         self._keys += [f"staging/{self.cycle_id}/{name}" for name in names]
 
     def adopt(self, staged: Mapping[BlobKind, StagedBlob], *, only_checked: Container[BlobKind] = ()) -> None:

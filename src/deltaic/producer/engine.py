@@ -10,20 +10,23 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from deltaic.limits import Limits
+from deltaic.producer.attachments import StagedFile
 from deltaic.producer.integrity import Integrity
 from deltaic.producer.report import TypeChange
 from deltaic.producer.stage import StagedBlob
 from deltaic.producer.validators import ValidationResult, Validator
+from deltaic.producer.vector_step import VectorChange
 from deltaic.schema.model import Model
 from deltaic.schema.types import Schema
 from deltaic.state.append_write import CollectedAppend, SchemaAppend
 from deltaic.state.read import ReadState
 from deltaic.storage.chain import BlobKind, BlobName
 from deltaic.storage.packing import Packing
+from deltaic.vector.storage import VectorStorage
 from deltaic.wire.write_header import Envelope, write_header
 from deltaic.wire.write_stream import Output
 
-__all__ = ["Base", "BlobPlan", "Engine", "Populated", "Rules", "header_bytes"]
+__all__ = ["Base", "BlobPlan", "Engine", "Populated", "Rules", "StagedVectors", "header_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Rules:
     integrity: Integrity
     compression: Packing | None
     limits: Limits
+    vectors: Mapping[tuple[str, str], VectorStorage] = field(default_factory=dict)
+    """By type and field: how vector columns are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class Populated:
     changed: tuple[str, ...]
     """The types that a delta has, in the order of the model: other records, or another number of shards."""
     other_records: bool
-    """True if a type has other records than in the version before. Shards alone deserve no version."""
+    """True if a type has other records or vectors than in the version before. Shards alone deserve no version."""
     records: Mapping[str, int]
     """How many records each type has."""
     resharded: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -70,6 +75,14 @@ class BlobPlan:
     header: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class StagedVectors:
+    """The vector parts in the staging folder of a cycle, and what became of the vectors."""
+
+    files: tuple[StagedFile, ...] = ()
+    changes: Mapping[tuple[str, str], VectorChange] = field(default_factory=dict)
+
+
 class Engine(Protocol):
     """Builds versions. The methods are called in this order, `close` at the end of every cycle."""
 
@@ -83,6 +96,17 @@ class Engine(Protocol):
 
     def stage(self, cycle_id: str, blobs: Mapping[BlobKind, BlobPlan]) -> Mapping[BlobKind, StagedBlob]:
         """Write the blobs into the staging folder of the cycle."""
+        ...
+
+    def stage_vectors(
+        self, cycle_id: str, staged: Mapping[BlobKind, StagedBlob], published: Sequence[BlobKind]
+    ) -> StagedVectors:
+        """Write the vector parts of staged blobs beside them, for the kinds that are published, and compare them.
+
+        Raises:
+            ChecksumError: the parts do not lead to one state.
+            InputError: two records have one key and different vectors.
+        """
         ...
 
     def check(self, staged: Mapping[BlobKind, StagedBlob], tag: int) -> Mapping[str, TypeChange]:

@@ -2,7 +2,7 @@
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,14 @@ from deltaic.producer.report import Cycle, TypeChange
 from deltaic.producer.stage import stage
 from deltaic.producer.steps import Step, StepTimes
 from deltaic.producer.tags import forget_tags, set_tags
+from deltaic.producer.vector_step import VectorStep
 from deltaic.producer.versions import minted
 from deltaic.state.append_write import CollectedAppend
 from deltaic.state.read import ReadState
 from deltaic.state.write import RESHARDING_TAG
 from deltaic.storage.chain import BlobKind, BlobName, Chain
+from deltaic.vector.names import part_name
+from deltaic.vector.storage import VECTORS_TAG, vectors_tag
 from deltaic.wire.tag_order import java_hash_order
 
 if TYPE_CHECKING:
@@ -69,12 +72,18 @@ class _OutsideCycle:
                     producer._integrity,
                     producer._compression,
                     producer._limits,
+                    producer._storages,
                 )
                 found = self._engine.populate(self._base(), rules)
                 self._restore(found.previous)
             with producer._step(Step.DIFF, times):
                 previous = found.previous
-                needed = previous is None or found.other_records or model_changed(producer.model, previous)
+                needed = (
+                    previous is None
+                    or found.other_records
+                    or model_changed(producer.model, previous)
+                    or previous.header_tags.get(VECTORS_TAG, "") != self._vectors_tag()
+                )
             if not needed:
                 return self._nothing_changed(found)
             with producer._step(Step.ENCODE, times), self._lease_kept():
@@ -82,6 +91,7 @@ class _OutsideCycle:
                 attempt, plans = self._encoded(found, started_ms, append)
             with producer._step(Step.STAGE, times), self._lease_kept():
                 attempt.adopt(self._engine.stage(attempt.cycle_id, plans), only_checked=self._only_checked)
+                self._stage_vectors(attempt, plans)
             with producer._step(Step.CHECK, times), producer._fenced(), self._lease_kept():
                 changes = self._engine.check(attempt.to_check, self._at.write_state.tag)
             with producer._step(Step.VALIDATE, times), self._lease_kept():
@@ -98,6 +108,18 @@ class _OutsideCycle:
             raise
         finally:
             self._engine.close()
+
+    def _stage_vectors(self, attempt: Attempt, plans: Mapping[BlobKind, BlobPlan]) -> None:
+        if not self._producer.model.vectors:
+            return
+        published = tuple(kind for kind in plans if kind not in self._only_checked)
+        attempt.expect(part_name(plans[kind].name) for kind in published)
+        done = self._engine.stage_vectors(attempt.cycle_id, attempt.to_check, published)
+        attempt.attached += done.files
+        attempt.step = VectorStep({}, {}, done.changes)
+
+    def _vectors_tag(self) -> str:
+        return vectors_tag(self._producer.model, self._producer._storages)
 
     def _base(self) -> Base | None:
         version = self._at.version
@@ -137,6 +159,7 @@ class _OutsideCycle:
             started_ms=started_ms,
             extra=producer._header_tags,
             note=self._note,
+            vectors=self._vectors_tag(),
         )
         entries = [
             f"{name}:({found.resharded[name][0]},{found.resharded[name][1]})"

@@ -18,8 +18,10 @@ from deltaic.binary.arrow import ArrowColumn, ArrowField, ArrowTable, struct_col
 from deltaic.compare.diff import record_value
 from deltaic.errors import InputError, NotFoundError, PatchConflictError
 from deltaic.producer.keys import KeyMap
+from deltaic.producer.patch_columns import ColumnEdits, takes
 from deltaic.producer.patch_keyless import equal_records
 from deltaic.producer.patch_records import PatchCounts, PatchRules, RecordEdits
+from deltaic.producer.patch_routes import Route, route_of, spread
 from deltaic.producer.populate import Population
 from deltaic.producer.references import Counts, ReferenceCounts, change_counts, references
 from deltaic.producer.sources import ArrowRows, DictRows
@@ -119,6 +121,7 @@ class Patcher:
         self.model = model
         self._keys: dict[str, KeyMap] = {}
         self._references = ReferenceCounts()
+        self._routes: dict[tuple[str, str], Route] = {}
 
     def populate(self, cycle: Population, batch: PatchBatch, rules: PatchRules, counts: PatchCounts) -> int:
         """Build the version from the one before and a batch; gives the number of records that were touched."""
@@ -128,7 +131,13 @@ class Patcher:
                 "fields are named by their numbers: the batch must be resolved by a registry", "Unresolved"
             )
         found = _Found(self, previous, batch)
-        replaced = self._by_record(cycle, batch, found, rules, counts)
+        work = [
+            _Work(group, numbers, self._route(group))
+            for group, numbers in zip(found.groups, found.numbers, strict=True)
+        ]
+        left, replaced = self._by_column(cycle, work, found, rules, counts)
+        for name, ordinals in self._by_record(cycle, work, found, left, rules, counts).items():
+            replaced[name] = np.union1d(replaced[name], ordinals) if name in replaced else ordinals
         cycle.finish()
         if previous is None:
             return sum(map(len, replaced.values()))
@@ -182,38 +191,102 @@ class Patcher:
                     waiting[target] = waiting.get(target, _NOTHING).union(freed)
         return removed
 
+    def _route(self, group: PatchGroup) -> Route | None:
+        if group.operation.of_record:
+            return None
+        assert isinstance(group.path, str)
+        route = self._routes.get((group.type_name, group.path))
+        if route is None:
+            route = self._routes[group.type_name, group.path] = route_of(self.model, group.type_name, group.path)
+        return route
+
+    def _by_column(
+        self, cycle: Population, work: list["_Work"], found: "_Found", rules: PatchRules, counts: PatchCounts
+    ) -> tuple[dict[str, NDArray[np.bool_]], dict[str, Ordinals]]:
+        """Apply by column what can be; gives by type which keys are left, and the records that are replaced."""
+        previous = cycle.previous
+        left: dict[str, NDArray[np.bool_]] = {}
+        replaced: dict[str, Ordinals] = {}
+        # Canonical order wants all records of a type at once, and each of them read.
+        by_column = previous is not None and cycle.write_state.order == "given"
+        for each in work:
+            if each.numbers is None:
+                continue
+            here = left.setdefault(each.group.type_name, np.zeros(found.key_count(each.group.type_name), np.bool_))
+            if not by_column or previous is None or not each.by_column(self.model, previous):
+                here[each.numbers] = True
+        if previous is None:
+            return left, replaced
+        for name, here in left.items():
+            ordinals = found.by_number(name)
+            here |= ordinals < 0
+            if here.all():
+                continue
+            edits = ColumnEdits(self.model, previous, name, ordinals, rules)
+            edits.left = here
+            for each in work:
+                if each.group.type_name == name and each.numbers is not None and each.route is not None:
+                    rows = np.flatnonzero(~here[each.numbers]).astype(np.int64)
+                    if len(rows):
+                        edits.apply(each.group, each.route, each.numbers, rows)
+            done, _ = edits.finish(cycle.write_state, counts)
+            found.touched += len(done)
+            replaced[name] = found.all_ordinals(name, done)
+        return left, replaced
+
     def _by_record(
-        self, cycle: Population, batch: PatchBatch, found: "_Found", rules: PatchRules, counts: PatchCounts
+        self,
+        cycle: Population,
+        work: list["_Work"],
+        found: "_Found",
+        left: dict[str, NDArray[np.bool_]],
+        rules: PatchRules,
+        counts: PatchCounts,
     ) -> dict[str, Ordinals]:
-        """Apply a batch record by record; gives the records of the version before that are replaced."""
+        """Apply the rest record by record; gives the records of the version before that are replaced."""
         previous = cycle.previous
 
         def read(type_name: str, number: Hashable) -> Any:
-            ordinal = found.ordinal(type_name, int(number))  # type: ignore[call-overload]
+            ordinal = int(found.by_number(type_name)[number])  # type: ignore[call-overload]
             if ordinal < 0 or previous is None:
                 return ABSENT
             return record_value(previous, type_name, ordinal)
 
         edits = RecordEdits(self.model, rules, read, counts)
-        for group, numbers in zip(batch.groups, found.numbers, strict=True):
-            if numbers is None:
-                found.keyless(cycle, group, rules, counts)
-            else:
-                edits.apply(group, numbers.tolist())
-        rows: dict[str, list[Any]] = {}
+        for each in work:
+            if each.numbers is None:
+                found.keyless(cycle, each.group, rules, counts)
+                continue
+            rows = np.flatnonzero(left[each.group.type_name][each.numbers])
+            if len(rows):
+                edits.apply(each.group, each.numbers.tolist(), None if len(rows) == each.group.count else rows)
+        rows_by_type: dict[str, list[Any]] = {}
         gone: dict[str, list[int]] = {}
         for type_name, number, record in edits.changed():
             gone.setdefault(type_name, []).append(int(number))  # type: ignore[call-overload]
             if record is not ABSENT:
-                rows.setdefault(type_name, []).append((number, record))
+                rows_by_type.setdefault(type_name, []).append((number, record))
         replaced = {name: found.all_ordinals(name, np.array(numbers, np.int64)) for name, numbers in gone.items()}
-        for type_name, records in rows.items():
+        for type_name, records in rows_by_type.items():
             found.check_keys(type_name, records)
             cycle.add_rows(DictRows(type_name, [record for _, record in records]))
         found.touched += sum(len(numbers) for numbers in gone.values())
         for name, ordinals in found.keyless_removed.items():
             replaced[name] = np.union1d(replaced.get(name, np.zeros(0, np.int64)), ordinals.ordinals())
         return {name: ordinals for name, ordinals in replaced.items() if len(ordinals)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A group, the numbers of its keys, and where its path leads."""
+
+    group: PatchGroup
+    numbers: Numbers | None
+    route: Route | None
+
+    def by_column(self, model: Model, previous: ReadState) -> bool:
+        """True if the group can be applied by column."""
+        return self.route is not None and takes(model, previous, self.group, self.route)
 
 
 class _Found:
@@ -225,6 +298,7 @@ class _Found:
         self.keyless_removed: dict[str, OrdinalSet] = {}
         self.numbers: list[Numbers | None] = []
         self._maps: dict[str, KeyMap] = {}
+        self.groups = [group if group.operation.of_record else spread(group) for group in batch.groups]
         for group in batch.groups:
             self.numbers.append(self._numbers(group))
         self._ordinals: dict[str, Ordinals] = {}
@@ -241,13 +315,13 @@ class _Found:
             by_number[of] = ordinals
             self._ordinals[name], self._all[name] = by_number, (ordinals, of)
 
-    def ordinal(self, type_name: str, number: int) -> int:
-        """The record with a key, -1 if there is none."""
-        return int(self._ordinals[type_name][number])
+    def key_count(self, type_name: str) -> int:
+        """How many keys of a type were seen."""
+        return len(self._ordinals[type_name])
 
-    def ordinals(self, type_name: str, numbers: Numbers) -> Ordinals:
-        """The records with these keys, -1 where there is none."""
-        return self._ordinals[type_name][numbers]
+    def by_number(self, type_name: str) -> Ordinals:
+        """For each key the record that has it, -1 where there is none."""
+        return self._ordinals[type_name]
 
     def all_ordinals(self, type_name: str, numbers: Ordinals) -> Ordinals:
         """All records with one of these keys: several may have one."""

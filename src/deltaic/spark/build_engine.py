@@ -19,8 +19,8 @@ import numpy as np
 
 from deltaic.binary.cursor import Cursor
 from deltaic.errors import ValidationError
-from deltaic.producer.encode import ARTIFACT_KINDS
 from deltaic.producer.attachments import StagedFile
+from deltaic.producer.encode import ARTIFACT_KINDS
 from deltaic.producer.engine import Base, BlobPlan, Populated, Rules, StagedVectors
 from deltaic.producer.report import TypeChange
 from deltaic.producer.stage import STAGING, StagedBlob

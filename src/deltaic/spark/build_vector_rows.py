@@ -38,7 +38,5 @@ class CollectedVectors:
         flags = () if valid is None else (valid,)
         parts = self._scratch.write(ordinals, np.ascontiguousarray(matrix), *flags)
         self.found.append(
-            LocalVectors(
-                column.type_name, column.field_name, parts[0], parts[1], None if valid is None else parts[2]
-            )
+            LocalVectors(column.type_name, column.field_name, parts[0], parts[1], None if valid is None else parts[2])
         )

@@ -156,9 +156,7 @@ class StageVectors:
             ],
         )
 
-    def _state(
-        self, store: Store, staged: dict[BlobKind, StagedBlob], previous: ReadState | None
-    ) -> ReadState:
+    def _state(self, store: Store, staged: dict[BlobKind, StagedBlob], previous: ReadState | None) -> ReadState:
         limits = self.input.limits
         if previous is not None:
             with staged[BlobKind.DELTA].read_back(store) as source:

@@ -118,10 +118,11 @@ def publish_table(
         raise InputError("Spark numbers records in canonical order: publish(order='canonical', spark=…)")
     announced = _announced(producer)
     header = None if announced is None else _header(producer, announced)
-    before = None if header is None else table_version_of(header.tags)
+    tags = {} if header is None else dict(header.tags)
+    before = table_version_of(tags)
     key = key_columns(producer.model, root)
     schemas = None if header is None else SchemaSet(header.schemas)
-    reason = reason_for_all(dataset.table, view, producer, root, schemas, before, full=full)
+    reason = reason_for_all(dataset.table, view, producer, root, schemas, tags, before, full=full)
     if announced is not None and header is None and not full:
         reason = f"version {announced} has no header file, which would tell of which table version it is"
     kept, validators = producer.header_tags, producer.validators

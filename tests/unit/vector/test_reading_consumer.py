@@ -12,6 +12,7 @@ from deltaic.errors import DecodeError, NotFoundError
 from deltaic.limits import Limits
 from deltaic.state.filter import Filter
 from deltaic.storage.local import LocalStore
+from deltaic.vector.part import encode_snapshot_part
 from tests.unit.vector.reading_chain import (
     EMBEDDING,
     VectorChain,
@@ -496,11 +497,7 @@ def test_verify_finds_vectors_that_differ_by_the_way_taken(store: LocalStore) ->
     chain = VectorChain(store, record=False)
     chain.publish(TITLES, rows(1))
     chain.publish(TITLES, rows(2))
-    other = VectorChain(LocalStore(Path(store.path_of("")) / "other"), record=False)
-    other.publish(TITLES, rows(1))
     state = chain.states[2]
-    from deltaic.vector.part import encode_snapshot_part
-
     column = state.vectors[EMBEDDING]
     wrong = column.changed(np.array([0]), vector(9, 9, 9, 9)[None, :], column.present)
     store.put("vector-2-snapshot", encode_snapshot_part({EMBEDDING: wrong}, state.tag))

@@ -42,13 +42,22 @@ def searched(cache: "SplitCache", reader: RowReader, where: Predicate | None, *,
         where: what is true of the wanted rows.
         ranked: whether scores matter: then only partitions leave splits out.
     """
+    return opened(cache, reader, searched_files(reader, where, ranked=ranked))
+
+
+def searched_files(reader: RowReader, where: Predicate | None, *, ranked: bool) -> tuple[AddFile, ...]:
+    """The splits that a search is about."""
+    if ranked and where is not None:
+        where = weakened(where, lambda name: name in reader.schema.partition_by)
+    return tuple(reader.files_of(where))
+
+
+def opened(cache: "SplitCache", reader: RowReader, adds: tuple[AddFile, ...]) -> Searched:
+    """A searcher over some splits of a version."""
     from deltaic.table.search.searcher import Searcher
     from deltaic.table.search.splits import SearchedSplit
 
     schema = reader.schema
-    if ranked and where is not None:
-        where = weakened(where, lambda name: name in schema.partition_by)
-    adds = tuple(reader.files_of(where))
     splits, unpacked = [], []
     for add in adds:
         store, key = reader.files.locate(add.path)

@@ -15,12 +15,15 @@ from deltaic.table.rows.reading import RowReader
 from deltaic.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from deltaic.table.actions import AddFile
     from deltaic.table.rows.searching import Searched
     from deltaic.table.rows.table import Table
     from deltaic.table.search.result import SearchResult
 
 BATCH_ROWS = 65_536
 """Rows of a batch of a scan, at most."""
+
+_KEPT_OPEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ class TableView:
     def __init__(self, table: "Table", snapshot: Snapshot) -> None:
         self._table = table
         self._reader = RowReader.of(table.files, snapshot)
-        self._everything: Searched | None = None
+        self._opened: dict[tuple[str, ...], Searched] = {}
+        self._everything: tuple[AddFile, ...] | None = None
 
     def __repr__(self) -> str:
         return f"TableView({self._table.url!r}, version={self.version})"
@@ -207,14 +211,22 @@ class TableView:
         return predicate
 
     def _searched(self, where: Predicate | None, *, ranked: bool) -> "Searched":
-        from deltaic.table.rows.searching import searched
+        from deltaic.table.rows.searching import opened, searched_files
 
-        if where is None:
-            # Without a predicate it is always over the same splits, and opening them is most of a search.
-            if self._everything is None:
-                self._everything = searched(self._table.split_cache, self._reader, None, ranked=ranked)
-            return self._everything
-        return searched(self._table.split_cache, self._reader, where, ranked=ranked)
+        if where is None and self._everything is None:
+            self._everything = searched_files(self._reader, None, ranked=ranked)
+        adds = searched_files(self._reader, where, ranked=ranked) if where is not None else self._everything
+        assert adds is not None
+        # Opening splits is most of a search, and one search after another is over the same ones.
+        key = tuple(add.path for add in adds)
+        found = self._opened.get(key)
+        if found is None:
+            found = opened(self._table.split_cache, self._reader, adds)
+            # A list is made in one step, whatever other threads do to the dictionary.
+            for oldest in list(self._opened)[: len(self._opened) + 1 - _KEPT_OPEN]:
+                self._opened.pop(oldest, None)
+            self._opened[key] = found
+        return found
 
 
 class RowSearch:
