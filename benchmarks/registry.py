@@ -4,8 +4,9 @@
 
 One reference at a time goes through Python; blocks go through kernels. Times are the best of the rounds in CPU time of
 one process. Fields are added to a registry in memory and to one in a local folder, whose journal is on disk before
-anything returns. Patches: 70 % scalar fields, 20 % nested fields, elements and entries, 10 % a few dimensions of a vector
-(`_patch_rivals.py`), as deltaic sends them beside JSON Patch, protobuf's FieldMask and Avro; what each leaves is compared.
+anything returns. Patches: 70 % scalar fields, 20 % nested fields, elements and entries, 10 % dimensions of a vector
+(`_patch_rivals.py`), as deltaic sends them beside JSON Patch, protobuf's FieldMask and Avro; what each leaves is
+compared.
 """
 
 import argparse
@@ -39,6 +40,7 @@ from deltaic.wire.references import (
 )
 
 _LINE = "{:<58} {:>14} {}"
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 ONE_BY_ONE = 20_000
 BLOCK = 100_000
 
@@ -58,8 +60,8 @@ class Table:
             result = work()
             best = min(best, (time.process_time_ns() - start) / operations)
         self.figures[what] = best
-        shown = f"{best / 1e9:,.2f} s" if best > 1e9 else f"{best / 1e3:,.2f} µs" if best > 1e3 else f"{best:,.1f} ns"
-        print(_LINE.format(what, shown, note), flush=True)
+        size, unit = next((pair for pair in _UNITS if best >= pair[0]), _UNITS[-1])
+        print(_LINE.format(what, f"{best / size:,.2f} {unit}", note), flush=True)
         return result
 
     def size(self, what: str, value: float, note: str = "") -> None:

@@ -66,7 +66,7 @@ class Growing:
 
 @dataclass(slots=True)
 class _Scalars:
-    """What was set of one scalar field: chunks of values, and for each row which of them it has; -1 the record's own."""
+    """What was set of a scalar field: chunks of values, and which of them each row has; -1 is the record's own."""
 
     source: Growing = field(default_factory=lambda: Growing(BASE))
     chunks: list[Encoded] = field(default_factory=list)

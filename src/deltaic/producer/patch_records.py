@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.errors import InputError, PatchConflictError
-from deltaic.producer.patch_routes import Route, route_of, spread
+from deltaic.producer.patch_encode import encoded
+from deltaic.producer.patch_routes import Route, StepKind, route_of, spread
 from deltaic.producer.patch_values import NotThere, current, patched, plain, same_value
 from deltaic.schema.model import Model
 from deltaic.wire.patches import ABSENT, MISSING, Operation, PatchGroup, join_place
-from deltaic.wire.references import Selector
+from deltaic.wire.references import ParameterType, Selector
 
 OnMismatch = Literal["reject", "skip"]
 """What becomes of a patch that meets another value than it expects: the batch is refused, or the patch passed over."""
@@ -101,8 +102,10 @@ class RecordEdits:
         route = self._route(group.type_name, group.path)
         if group.operation is Operation.VECTOR and route.vector is None:
             raise InputError(f"{route.type_name}.{route.path} is no vector: set it", "WrongType")
+        if route.scalar is not None and group.values is not None and not _ends_on_range(group, route):
+            encoded(group.values, route.scalar, group, None, route)  # names the record of a value that does not fit
         count = group.count
-        values = [None] * count if group.values is None else group.values.to_list()
+        values: list[Any] = [None] * count if group.values is None else group.values.to_list()
         previous: list[Any] = [MISSING] * count if group.previous is None else group.previous.to_list()
         selectors: list[tuple[Selector, ...]] = [()] * count
         if group.selectors:
@@ -135,7 +138,7 @@ class RecordEdits:
 
     def _apply_records(self, group: PatchGroup, numbers: list[Any]) -> None:
         keys = group.key_values()
-        values = [None] * group.count if group.values is None else group.values.to_list()
+        values: list[Any] = [None] * group.count if group.values is None else group.values.to_list()
         previous: list[Any] = [MISSING] * group.count if group.previous is None else group.previous.to_list()
         for row, number in enumerate(numbers):
             record = self._record(group.type_name, number)
@@ -152,12 +155,13 @@ class RecordEdits:
                     continue
                 self._put(group.type_name, number, ABSENT)
             else:
-                if not isinstance(values[row], Mapping):
+                given = values[row]
+                if not isinstance(given, Mapping):
                     raise InputError(
-                        f"{group.type_name} {keys[row]!r}: a record is a mapping, not a {type(values[row]).__name__}",
+                        f"{group.type_name} {keys[row]!r}: a record is a mapping, not a {type(given).__name__}",
                         "WrongType",
                     )
-                self._put(group.type_name, number, dict(values[row]))
+                self._put(group.type_name, number, dict(given))
 
     def _record(self, type_name: str, number: Hashable) -> Any:
         found = self._records.get((type_name, number), MISSING)
@@ -207,3 +211,10 @@ class RecordEdits:
             raise error
         self._counts.mismatched += 1
         self._counts.passed(error)
+
+
+def _ends_on_range(group: PatchGroup, route: Route) -> bool:
+    """True if a range of elements is set, whose value is a list of them."""
+    if route.last.kind is not StepKind.ELEMENT or not group.selectors:
+        return False
+    return group.selectors[-1].code == ParameterType.RANGE

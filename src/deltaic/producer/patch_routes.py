@@ -4,7 +4,7 @@ A path names fields of records (`cast[].name`); types in between that only box a
 it. A route knows for each step what type holds it and what type is behind it, and what the last step gives.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from deltaic.errors import InputError, NotFoundError
@@ -152,7 +152,8 @@ class _Walk:
             return only, ()
         if schema.hash_key is None or len(schema.hash_key) != 1:
             return None, ()
-        at, names = schema.element, []
+        at = schema.element
+        names: list[str] = []
         for name in schema.hash_key[0].removesuffix("!").split("."):
             owner = self._model.schemas[at]
             position = owner.position(name) if isinstance(owner, ObjectSchema) else -1
@@ -183,8 +184,6 @@ class _Walk:
 
 def spread(group: PatchGroup) -> PatchGroup:
     """The group with a placeholder in its path for every selector: those left over go below the field."""
-    from dataclasses import replace
-
     assert not isinstance(group.path, Reference)
     missing = len(group.selectors) - sum(step.kind != "key" for step in parse_path(group.path))
     if missing <= 0:

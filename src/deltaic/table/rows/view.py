@@ -223,7 +223,7 @@ class TableView:
         if found is None:
             found = opened(self._table.split_cache, self._reader, adds)
             # A list is made in one step, whatever other threads do to the dictionary.
-            for oldest in list(self._opened)[: len(self._opened) + 1 - _KEPT_OPEN]:
+            for oldest in list(self._opened)[: max(0, len(self._opened) + 1 - _KEPT_OPEN)]:
                 self._opened.pop(oldest, None)
             self._opened[key] = found
         return found

@@ -28,7 +28,7 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Self:
         """The address that a text names, as in `Movie.cast[3].name`."""
-        return cls(parse_steps(text))
+        return cls(parse_steps(text)[1])
 
     def __str__(self) -> str:
         return print_steps(self.steps)

@@ -3,12 +3,15 @@
 Errors come in the order of section 11: the version, the field, unknown critical parameters, parents, selectors.
 """
 
+from functools import lru_cache
+
 from deltaic.errors import RegistryError
-from deltaic.schema.registry_paths import StepKind, parse_path
+from deltaic.schema.registry_paths import parse_path
 from deltaic.schema.registry_table import ValueType, View, type_text
 from deltaic.wire.references.address import Address
 from deltaic.wire.references.reference import MapKey, Parent, Reference, Selector, Unknown
 from deltaic.wire.references.steps import ALL_ELEMENTS, ALL_ENTRIES, Key, Step
+from deltaic.wire.references.text import parse_steps
 
 
 def resolve(reference: Reference, view: View) -> Address:
@@ -21,15 +24,15 @@ def resolve(reference: Reference, view: View) -> Address:
     version, index = reference.version, reference.index
     field = view.descriptor(index, version)
     if not reference.parameters:
-        return Address(tuple(_open(field.path)), field.type)
+        return Address(open_steps(field.path), field.type)
     for parameter in reference.parameters:
         if isinstance(parameter, Unknown) and parameter.critical:
             reason = f"parameter type {parameter.code} is critical and not known here"
             raise RegistryError("UnknownCriticalParam", reason, None, version, index)
     steps: list[Step] = []
     for parent in reference.parents:
-        steps += _open(view.descriptor(parent, version).path)
-    steps += _open(field.path)
+        steps += open_steps(view.descriptor(parent, version).path)
+    steps += open_steps(field.path)
     try:
         left = _bind(steps, list(reference.selectors))
         kind = _below(steps, left, field.type) if left else field.type
@@ -43,18 +46,24 @@ def name_field(text: str, view: View, version: int | None = None) -> Reference:
 
     Selectors at the end go below the field where the registry has the shorter path only: `tags[2]` of a list `tags`.
     """
-    address = Address.parse(text)
+    path, steps = parse_steps(text)
+    selectors = Address(steps).selectors
     wanted = view.current if version is None else version
-    path, selectors = address.path, address.selectors
-    spare = len(selectors) - sum(step.kind != "key" for step in parse_path(path))
-    while (index := view.lookup(path, wanted)) is None:
-        # What is cut off goes below the field, so it must be something that selects.
-        if not path.endswith(("[]", "{}")) or spare < 0:
-            raise RegistryError("UnknownField", f"the registry has no field {address.path!r}", None, wanted)
-        path = path[:-2]
-    reference = Reference(wanted, index, selectors)
-    resolve(reference, view)
-    return reference
+    index = view.lookup(path, wanted)
+    if index is not None:
+        # Selectors were made by the placeholders of the path, so they fit them.
+        return Reference(wanted, index, selectors)
+    # What is cut off goes below the field, so it must be something that selects.
+    all_bound = len(selectors) == sum(not isinstance(step, Key) for step in steps)
+    shorter = path
+    while all_bound and shorter.endswith(("[]", "{}")):
+        shorter = shorter[:-2]
+        index = view.lookup(shorter, wanted)
+        if index is not None:
+            reference = Reference(wanted, index, selectors)
+            resolve(reference, view)
+            return reference
+    raise RegistryError("UnknownField", f"the registry has no field {path!r}", None, wanted)
 
 
 def translate(reference: Reference, view: View, to_version: int) -> Reference:
@@ -72,12 +81,13 @@ def translate(reference: Reference, view: View, to_version: int) -> Reference:
     return Reference(to_version, index, parameters)
 
 
-def _open(path: str) -> list[Step]:
+@lru_cache(maxsize=65_536)
+def open_steps(path: str) -> tuple[Step, ...]:
     """The steps of a path, every placeholder open."""
-    return [Key(step.name) if step.kind == "key" else _OPEN[step.kind] for step in parse_path(path)]
-
-
-_OPEN: dict[StepKind, Step] = {"[]": ALL_ELEMENTS, "{}": ALL_ENTRIES}
+    return tuple(
+        Key(step.name) if step.kind == "key" else ALL_ELEMENTS if step.kind == "[]" else ALL_ENTRIES
+        for step in parse_path(path)
+    )
 
 
 def _bind(steps: list[Step], selectors: list[Selector]) -> list[Selector]:

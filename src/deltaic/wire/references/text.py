@@ -29,8 +29,8 @@ _INDICES_TEXT = re.compile(rf"{_NUMBER},|{_NUMBER}(?:,{_NUMBER})++")
 _RANGES_TEXT = re.compile(rf"{_RANGE},|{_RANGE}(?:,{_RANGE})++")
 
 
-def parse_steps(text: str) -> tuple[Step, ...]:
-    """The steps that a text names.
+def parse_steps(text: str) -> tuple[str, tuple[Step, ...]]:
+    """The path that a text fills, and its steps.
 
     Raises:
         RegistryError: code `InvalidPath`, `InvalidParam` or `VarintOverflow`.
@@ -45,7 +45,7 @@ def parse_steps(text: str) -> tuple[Step, ...]:
         found = token.lastgroup
         if found == "name":
             path.append(token.group())
-            steps.append(Key(_ESCAPED.sub(r"\1", token.group())))
+            steps.append(Key(_ESCAPED.sub(r"\1", token.group()) if "\\" in token.group() else token.group()))
         elif found == "dot":
             path.append(".")
         elif text[position] == "[":
@@ -56,8 +56,7 @@ def parse_steps(text: str) -> tuple[Step, ...]:
             steps.append(_parse_key(token["key"], text, position))
         position = token.end()
     # The grammar of names, dots and placeholders is that of paths, limits included.
-    check_path("".join(path))
-    return tuple(steps)
+    return check_path("".join(path)), tuple(steps)
 
 
 def print_steps(steps: tuple[Step, ...]) -> str:

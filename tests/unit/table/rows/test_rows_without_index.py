@@ -115,3 +115,17 @@ def test_a_split_for_others_is_indexed_by_type(tmp_path: Path, cache: SplitCache
     table.append(films())
     assert all("meta.json" in each for each in members(table))
     assert table.count("year:1950") == pc.sum(pc.equal(films()["year"], 1950)).as_py()
+
+
+def test_one_search_after_another_opens_the_splits_once(
+    tmp_path: Path, cache: SplitCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table.create(tmp_path / "films", films().schema, split_cache=cache, index={"title": ColumnIndex("text")})
+    table.append(films())
+    asked: list[str] = []
+    get = cache.get
+    monkeypatch.setattr(cache, "get", lambda store, path, add=None: asked.append(path) or get(store, path, add))
+    for year in range(1900, 1910):
+        table.search("film", where=f"year = {year}")
+        table.search("film")
+    assert len(asked) == 1
