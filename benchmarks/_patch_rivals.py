@@ -1,8 +1,8 @@
 """The same patches as others would send them: JSON Patch, protobuf with FieldMask, Avro. For `registry.py`.
 
 `patch_data(patches, movies)` makes movies and changes to them: 70 % scalar fields, 20 % nested fields, elements of a
-list and entries of a map, 10 % a few dimensions of a vector. Each rival writes all of them, reads them, and applies them to
-movies of its own kind in memory; what comes out is compared with the movies that the changes lead to.
+list and entries of a map, 10 % a few dimensions of a vector. Each rival writes all of them, reads them, and applies
+them to movies of its own kind in memory; what comes out is compared with the movies that the changes lead to.
 
 JSON Patch (RFC 6902, `jsonpatch`) names every element and dimension by its own operation; a line for each record holds
 its key. FieldMask cannot name elements, entries or dimensions: the whole list, map or vector is sent. Avro (`fastavro`)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from _patch_rivals import PatchData, Rival
@@ -42,12 +43,12 @@ def rival_row(rival: Rival, data: PatchData, rounds: int) -> PatchRow:
     """Measure one rival; what it leaves is compared with what the changes lead to."""
     encode, decode, apply = [], [], []
     for _ in range(rounds):
-        seconds, sent = cpu_seconds(lambda: rival.encode(data.changes))
+        seconds, sent = cpu_seconds(partial(rival.encode, data.changes))
         encode.append(seconds)
-        seconds, decoded = cpu_seconds(lambda sent=sent: rival.decode(sent))  # type: ignore[misc]
+        seconds, decoded = cpu_seconds(partial(rival.decode, sent))
         decode.append(seconds)
         world = rival.world(data.movies)
-        seconds, _ = cpu_seconds(lambda decoded=decoded, world=world: rival.apply(decoded, world))  # type: ignore[misc]
+        seconds, _ = cpu_seconds(partial(rival.apply, decoded, world))
         apply.append(seconds)
         for key, movie in data.after.items():
             assert rival.movie(world, key) == movie, f"{rival.name} leaves another movie {key}"

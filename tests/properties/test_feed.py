@@ -1,6 +1,7 @@
 """For random chains: the feed of a step, replayed on the older version, gives the newer one; back and forth."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from deltaic.consumer import Consumer
 from deltaic.consumer.feed import changes_between, feed_step, step_of_refresh
 from deltaic.producer import Producer, count_up
+from deltaic.schema.classes import VectorColumn
 from deltaic.schema.model import Model
 from deltaic.state.read import ReadState
 from deltaic.storage.urls import open_store
@@ -52,6 +54,7 @@ SOMETIMES = {
     "odd": "MapOfActorToString odd;",
     "lead": "Actor lead;",
     "thread": "Node thread;",
+    "embedding": "",
 }
 WORDS = ("", "a", "b", "ä", "🎬", "longer text", 'quote " and {brace}')
 
@@ -109,7 +112,9 @@ class RandomChain:
 
     def _model(self) -> Model:
         fields = " ".join([*ALWAYS.values(), *(SOMETIMES[name] for name in self.fields)])
-        return Model.parse(f"{TYPES} Movie @PrimaryKey(id, code) {{ {fields} }}")
+        model = Model.parse(f"{TYPES} Movie @PrimaryKey(id, code) {{ {fields} }}")
+        vectors = (VectorColumn("Movie", "embedding", 4),) if "embedding" in self.fields else ()
+        return replace(model, vectors=vectors)
 
     def _keys(self, count: int) -> list[tuple[int, str]]:
         return [(self.random.randrange(9), self.random.choice("xy")) for _ in range(count)]
@@ -180,6 +185,8 @@ class RandomChain:
                 return list({str(each): (each, source.choice(self.words)) for each in [self._actor()]}.values())
             case "lead":
                 return self._actor()
+            case "embedding":
+                return [source.choice([0.0, 0.5, -1.5]) for _ in range(4)]
             case _:
                 return {"name": source.choice(self.words), "next": self._value(name) if source.random() < 0.6 else None}
 

@@ -220,6 +220,7 @@ steps = st.one_of(
     st.sampled_from([All("[]"), All("{}")]),
     st.tuples(small, st.integers(1, 3)).map(lambda pair: Range(pair[0], sum(pair))),
     st.lists(small, min_size=1, max_size=3, unique=True).map(lambda found: Indices(tuple(found))),
+    st.sampled_from([Ranges(((2, 4), (0, 1))), Ranges(((1, 2),)), Ranges(((0, 2), (2, 9)))]),
 )
 addresses = st.lists(steps, min_size=1, max_size=4).map(lambda found: Address(tuple(found)))
 

@@ -2,9 +2,10 @@
 
 A pipeline from end to end on local Spark: a generated catalogue of movies lies in Parquet files, Spark brings it into a
 table, the table is published as a snapshot, and a second process follows. A day later the files are others: only what
-changed goes over as a delta. Then the pipeline computes one column more, and the follower, still running, has it. Every
-step says what it took, and the demonstration fails unless the follower holds exactly what the table does. Where there
-is no Spark or no Java, it says so and brings the same rows into the table from Arrow.
+changed goes over as a delta. Then the pipeline computes one column more, and the follower, still running, has it. At
+last embeddings are trained again, and only the dimensions that changed are shipped. Every step says what it took, and
+the demonstration fails unless the follower holds exactly what the table does. Where there is no Spark or no Java, it
+says so and brings the same rows into the table from Arrow.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 from deltaic.cli.demo_catalogue import Catalogue, Movie
 from deltaic.cli.demo_engine import ArrowEngine, Engine, SparkEngine
 from deltaic.cli.demo_follower import FollowerProcess
+from deltaic.cli.demo_vectors import show_vectors
 from deltaic.consumer.consumer import Consumer
 from deltaic.dataset.dataset import Dataset
 from deltaic.errors import (
@@ -59,6 +61,7 @@ def demonstrate(url: str, movies: int, *, with_spark: bool) -> None:
             _three_versions(url, movies, engine)
         finally:
             engine.stop()
+        show_vectors(str(Path(folder) / "embeddings"), movies, _say)
     _say(f"done in {time.perf_counter() - started:.1f} s")
 
 

@@ -88,7 +88,7 @@ def moved_text(before: Numbers, after: Numbers) -> str:
     if len(old) != len(new):
         return f"{vector_text(before)} -> {vector_text(after)}"
     places = np.flatnonzero(old.view(np.uint32) != new.view(np.uint32))
-    first = ", ".join(f"[{place}] {old[place]} -> {new[place]}" for place in places[:_SHOWN_NUMBERS].tolist())
+    first = ", ".join(f"[{place}] {old[place]!s} -> {new[place]!s}" for place in places[:_SHOWN_NUMBERS].tolist())
     more = ", …" if len(places) > _SHOWN_NUMBERS else ""
     with np.errstate(all="ignore"):
         far = _norm(new.astype(np.float64) - old)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from deltaic.compare.traverse import Matches
 from deltaic.errors import InputError
 from deltaic.schema.types import FieldType, ObjectSchema
-from deltaic.state.bitset import OrdinalSet
+from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.read import ReadState
 from deltaic.state.vector_arrow import present_rows
 from deltaic.state.vector_column import StoredVectors
@@ -59,9 +59,9 @@ def copy_vectors(source: ReadState, target: WriteState, matches: Matches, number
     for key, column in source.vectors.items():
         type_name = key[0]
         schema = target.schemas.get(type_name)
-        if type_name not in matches or not isinstance(schema, ObjectSchema) or not schema.primary_key:
+        if not isinstance(schema, ObjectSchema) or not schema.primary_key:
             continue
-        ordinals = matches[type_name].intersection(column.present).ordinals()
+        ordinals = matches.get(type_name, EMPTY).intersection(column.present).ordinals()
         held[key] = _joined(key, held.get(key), column, ordinals, numbers[type_name][ordinals])
     if held:
         _copied[target] = held

@@ -8,7 +8,7 @@ value. Records of a type with a primary key are paired by it; what both sides ha
 side has came or went. Of a type without a key, records come and go as a whole.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,12 +84,22 @@ def step_changes(
     wanted = feed_types(before, after, types)
     same = _sameness(before, after, touched)
     walk = _Walk(before, after, same, (ContentDigests(before), ContentDigests(after)), with_before)
-    for name in before.types:
-        if name not in after.types:
-            walk.note(f"type {name} is gone")
+    for text in _gone(before, after):
+        walk.note(text)
     for name in wanted:
         walk.type(name)
     return StepChanges(tuple(walk.groups), tuple(walk.notes))
+
+
+def _gone(before: ReadState, after: ReadState) -> Iterator[str]:
+    """What the model lost."""
+    for name, data in before.types.items():
+        if name not in after.types:
+            yield f"type {name} is gone"
+            continue
+        one, other = data.schema, after.types[name].schema
+        if one is not other and isinstance(one, ObjectSchema) and isinstance(other, ObjectSchema):
+            yield from (f"field {name}.{each.name} is gone" for each in one.fields if other.position(each.name) < 0)
 
 
 def _sameness(before: ReadState, after: ReadState, touched: Touched | None) -> Sameness:

@@ -121,9 +121,6 @@ class Comparison:
             position = one.position(field.name)
             was = None if position < 0 else one.fields[position]
             self._field(name, was, field, old, new, spot.field(field.name), above)
-        for field in one.fields:
-            if other.position(field.name) < 0:
-                self._note(f"field {name}.{field.name} is gone")
 
     def _field(
         self, name: str, was: Field | None, now: Field, old: Ordinals, new: Ordinals, spot: Spot, above: tuple[str, ...]

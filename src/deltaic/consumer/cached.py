@@ -31,7 +31,7 @@ class CachedType(Mapping[int, Any]):
         if name not in state:
             return cls(name, MappingProxyType({}), None)
         view = state[name]
-        if before is None or changes is None or changes.whole or changes.remodelled:
+        if before is None or changes is None or changes.whole or changes.remodelled or _leads_to_vectors(name, changes):
             values = {ordinal: view[ordinal].to_python() for ordinal in view.populated}
             return cls(name, values, _keys(state, name, values))
         if name not in changes:
@@ -62,6 +62,14 @@ class CachedType(Mapping[int, Any]):
 
     def __repr__(self) -> str:
         return f"CachedType({self.name}, {len(self):,} records)"
+
+
+def _leads_to_vectors(name: str, changes: Changes) -> bool:
+    """True if a vector changed of what records refer to: they stay, and read differently."""
+    if not changes.after.vectors and (changes.before is None or not changes.before.vectors):
+        return False
+    below = changes.after.schemas.closure([name]).names
+    return any(changes.vectors(other) for other in below if other != name)
 
 
 def _keys(state: ReadState, name: str, values: Mapping[int, Any]) -> dict[tuple[Any, ...], int] | None:

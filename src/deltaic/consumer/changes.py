@@ -193,7 +193,7 @@ class Changes(Mapping[str, TypeChanges]):
             names = dict.fromkeys((*self.after.types, *(self.before.types if self.before is not None else ())))
         else:
             touched = {name for step in self._steps for name in step}
-            names = dict.fromkeys(name for name in self.after.types if name in touched or self._vectors(name))
+            names = dict.fromkeys(name for name in self.after.types if name in touched or self.vectors(name))
         return tuple(names)
 
     def _touched(self, name: str) -> OrdinalSet | None:
@@ -204,10 +204,10 @@ class Changes(Mapping[str, TypeChanges]):
             if name in step:
                 old, new = step[name]
                 touched = touched.union(old.difference(new)).union(new.difference(old))
-        return touched.union(self._vectors(name))
+        return touched.union(self.vectors(name))
 
-    def _vectors(self, name: str) -> OrdinalSet:
-        """The ordinals of a type that have another vector than before."""
+    def vectors(self, name: str) -> OrdinalSet:
+        """The ordinals of a type that have another vector than before. Its chunks are compared, once."""
         if self.before is None or name not in self.before:
             return EMPTY
         found = self._moved.get(name)

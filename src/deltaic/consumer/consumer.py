@@ -39,6 +39,7 @@ from deltaic.consumer.refresher import DoubleSnapshot, Refresher, Settings
 from deltaic.consumer.report import Refresh, Status
 from deltaic.consumer.sharing import Share
 from deltaic.consumer.vector_parts import missing_vectors
+from deltaic.consumer.vector_search import VectorSearch
 from deltaic.errors import DeltaicError, InputError, NotFoundError
 from deltaic.index.catalog import Lookup
 from deltaic.index.tables import KeylessTable, TypeTable
@@ -66,7 +67,7 @@ STOP_SECONDS = 10.0
 """How long `stop` waits for a refresh that is under way."""
 
 
-class Consumer:
+class Consumer(VectorSearch):
     """One version of a chain in memory.
 
     Args:
@@ -243,9 +244,13 @@ class Consumer:
         Raises:
             NotFoundError: the chain has neither a table nor an index of its own, or its table forgot the version.
         """
+        return self._search_in(
+            self.loaded, type_name, query, {**options, "k": k, "where": where, "snippets": tuple(snippets)}
+        )
+
+    def _search_in(self, loaded: Loaded, type_name: str, query: Any, options: dict[str, Any]) -> "Hits":
         from deltaic.consumer.searching import search_chain, search_table
 
-        loaded, options = self.loaded, {**options, "k": k, "where": where, "snippets": tuple(snippets)}
         table = self._searched_table()
         if table is None:
             return search_chain(self._settings, loaded.version, loaded.lookup, type_name, query, **options)
@@ -589,7 +594,9 @@ class Consumer:
             "cached_types": self._refresher.cached_names,
             "longevity": self.longevity,
             "schema_append": told.schema_append,
-            "listeners": tuple(one for one in self._listeners.all() if one is not self.metrics),
+            "listeners": tuple(
+                one for one in self._listeners.all() if one is not self.metrics and one is not self._nearest_indexes
+            ),
             "poll_seconds": self.poll_seconds,
         }
         return _reopened, (self.store, settings)

@@ -10,7 +10,7 @@ refresh; until it is ready, and wherever it would not be faster, the answer is e
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,6 @@ from deltaic.vector.graph import GraphOptions
 from deltaic.vector.metric import Metric, as_queries, check_count
 from deltaic.vector.nearest import nearest_rows
 from deltaic.vector.scan import Neighbours
-
-IndexChoice = Literal["exact", "hnsw"]
-"""How neighbours are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,12 @@ class NearestIndexes(RefreshListener):
         self._made: dict[tuple[str, str, Metric], ApproximateIndex] = {}
 
     def get(
-        self, type_name: str, field_name: str, metric: Metric, column: StoredVectors, options: GraphOptions | None = None
+        self,
+        type_name: str,
+        field_name: str,
+        metric: Metric,
+        column: StoredVectors,
+        options: GraphOptions | None = None,
     ) -> ApproximateIndex:
         """The index of a column, told of this version of it.
 
@@ -177,7 +179,7 @@ class Asked:
 def asked(
     version: int,
     lookup: Lookup,
-    indexes: NearestIndexes,
+    indexes: NearestIndexes | None,
     type_name: str,
     field_name: str,
     *,
@@ -197,7 +199,7 @@ def asked(
     metric = Metric.named(metric)
     records = lookup[type_name]
     column = records.view.vectors(field_name)
-    graph = indexes.get(type_name, field_name, metric, column) if index == "hnsw" else None
+    graph = None if indexes is None else indexes.get(type_name, field_name, metric, column)
     return Asked(version, records, field_name, column, metric, wanted_ordinals(records, where), graph)
 
 

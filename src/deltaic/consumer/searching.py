@@ -49,6 +49,7 @@ class Hit:
     record: Any
     snippets: Mapping[str, str]
     """Column → the best part of its text, as HTML with the found words in bold; where they were asked for."""
+    ordinal: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _hits(result: Any, view: Any, ordinals: Any) -> tuple[Hit, ...]:
         if name.startswith(SNIPPET_PREFIX)
     }
     return tuple(
-        Hit(score, view[int(ordinal)], {name: values[place] for name, values in texts.items()})
+        Hit(score, view[int(ordinal)], {name: values[place] for name, values in texts.items()}, int(ordinal))
         for place, (score, ordinal) in enumerate(zip(result.scores, ordinals, strict=True))
     )
 

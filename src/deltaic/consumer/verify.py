@@ -17,7 +17,7 @@ from deltaic.consumer.apply import read_step
 from deltaic.consumer.fetch import Fetcher
 from deltaic.consumer.plan import Plan
 from deltaic.consumer.route import Route
-from deltaic.consumer.vector_parts import with_part
+from deltaic.consumer.vector_parts import missing_vectors, with_part
 from deltaic.errors import DeltaicError, NotFoundError, StorageError
 from deltaic.limits import DEFAULT_LIMITS, Limits
 from deltaic.state.read import ReadState
@@ -249,8 +249,9 @@ class _Check:
         data = self._fetcher().read(name, self._artifacts[name])[0] if name in self._usable else None
         known = () if before is None else before.vectors.keys()
         made = with_part(before, state, blob, data, known, self.limits)
-        if name not in self._artifacts and known:
-            self._found(str(blob), "the vectors before it do not go on: it has no vector part")
+        lacking = ", ".join(sorted(map(".".join, missing_vectors(made))))
+        if lacking:
+            self._found(str(blob), f"it leads to a state without the vectors {lacking}")
         return made
 
     def _same(self, one: ReadState, other: ReadState, subject: str, way: str, goal: str) -> None:

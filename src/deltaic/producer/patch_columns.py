@@ -15,11 +15,12 @@ from deltaic.producer.patch_encode import encoded, shown, values_list
 from deltaic.producer.patch_overlay import NULL, CollectionOverlay, ObjectOverlay, Overlay, Rows
 from deltaic.producer.patch_records import PatchCounts, PatchRules
 from deltaic.producer.patch_routes import Route, RouteStep, StepKind
+from deltaic.producer.patch_vectors import VectorEdits
+from deltaic.producer.populate import Population
 from deltaic.schema.model import Model
 from deltaic.schema.types import FieldType, ObjectSchema
 from deltaic.state.ingest_plan import boxed_scalar
 from deltaic.state.read import ReadState
-from deltaic.state.write import WriteState
 from deltaic.wire.patches import ColumnKind, Operation, PatchGroup
 from deltaic.wire.references import ParameterType
 
@@ -29,10 +30,17 @@ Mask = NDArray[np.bool_]
 def takes(model: Model, previous: ReadState, group: PatchGroup, route: Route) -> bool:
     """True if a group can be applied by column."""
     schema = model.schemas.object_schema(group.type_name)
+    if group.operation is Operation.VECTOR:
+        key = (group.type_name, route.steps[0].name)
+        held = previous.vectors.get(key)
+        beside = schema.position(route.steps[0].name) < 0  # else its bytes are a field of the record
+        return route.vector is not None and len(route.steps) == 1 and held is not None and beside
     if group.operation not in (Operation.SET, Operation.DELETE) or route.vector is not None:
         return False
     if any(path.split(".")[0].removesuffix("!") == route.steps[0].name for path in schema.primary_key or ()):
         return False
+    if group.previous is not None and group.previous.kind is ColumnKind.ANY:
+        return False  # ABSENT may be among them
     last = route.last
     if group.operation is Operation.DELETE and (last.kind is not StepKind.FIELD or group.previous is not None):
         return False
@@ -81,6 +89,7 @@ class ColumnEdits:
         self._root_rows = np.full(len(ordinals), -1, np.int64)
         self.left = np.zeros(len(ordinals), np.bool_)
         """By key number: records that must take the other way after all."""
+        self._vectors: dict[str, VectorEdits] = {}
         self._applied: list[Rows] = []
         self._mismatched: list[tuple[int, PatchConflictError]] = []
 
@@ -95,30 +104,36 @@ class ColumnEdits:
             made = root.add(self._ordinals[fresh], np.arange(root.base.count, root.base.count + len(fresh)))
             self._root_rows[fresh] = made
         at = self._root_rows[keys]
-        steps = list(route.steps)
+        if group.operation is Operation.VECTOR:
+            self._move_vectors(group, route, rows, at, numbers)
+            return
         selectors = list(group.selectors)
-        for step in steps[:-1]:
+        for step in route.steps[:-1]:
             rows, at = self._down(step, rows, at, numbers, selectors, group)
         self._set(group, route, rows, at, numbers, selectors)
 
-    def finish(self, state: WriteState, counts: PatchCounts) -> tuple[Rows, Rows]:
-        """Write what was changed; gives the numbers of the keys of records that were, and their new ordinals."""
+    def finish(self, cycle: Population, counts: PatchCounts) -> Rows:
+        """Write what was changed; gives the numbers of the keys of records that were."""
+        state = cycle.write_state
         root = self._object(self.type_name)
         alive = np.ones(root.base.count, np.bool_)
         alive[self._root_rows[(self._root_rows >= 0) & self.left]] = False
         order = [schema.name for schema in self._model.schemas.dependency_order() if schema.name in self._overlays]
         for name in order:
             for target, kept in self._overlays[name].write(state, alive, self._overlays).items():
-                populated = self._previous.types[target].populated
-                if len(kept):
-                    state.keep(target, kept[populated.flags(int(kept[-1]) + 1)[kept]])
+                flags = np.zeros(self._previous.types[target].max_ordinal + 1, np.bool_)
+                for ordinals in kept:
+                    flags[ordinals] = True
+                flags &= self._previous.types[target].populated.flags(len(flags))
+                state.keep(target, np.flatnonzero(flags))
         counts.applied += sum(int(np.count_nonzero(~self.left[numbers])) for numbers in self._applied)
         for number, error in self._mismatched:
             if not self.left[number]:
                 counts.mismatched += 1
                 counts.passed(error)
-        done = np.flatnonzero((self._root_rows >= 0) & ~self.left)
-        return done, root.ordinals[self._root_rows[done]].astype(np.int64)
+        for vectors in self._vectors.values():
+            vectors.hand_over(cycle, alive, root.ordinals)
+        return np.flatnonzero((self._root_rows >= 0) & ~self.left)
 
     def _down(
         self,
@@ -239,6 +254,25 @@ class ColumnEdits:
             # A boxed value that is null is a field that is null.
             gone = overlay.firsts(at) & ~made.valid
             self._object(last.type_name).references(last.name)[parents[gone]] = NULL
+        self._applied.append(numbers[rows].astype(np.int64))
+
+    def _move_vectors(self, group: PatchGroup, route: Route, rows: Rows, at: Rows, numbers: NDArray[np.int32]) -> None:
+        assert route.vector is not None and group.values is not None
+        name = route.vector.field_name
+        if name not in self._vectors:
+            self._vectors[name] = VectorEdits(route.vector, self._previous.vectors[group.type_name, name])
+        vectors, root = self._vectors[name], self._object(self.type_name)
+        there = vectors.copied(at, root.base.values[at])
+        rows, at, _ = self._drop(rows, at, at, numbers, there & ~vectors.repeated(group, at))
+
+        def refused(row: int, dimension: int, found: float, expected: float) -> None:
+            place = f"{group.places()[row]}[{dimension}]"
+            error = PatchConflictError(group.type_name, group.key_values()[row], place, found, expected)
+            if self._rules.on_mismatch == "reject":
+                raise error
+            self._mismatched.append((int(numbers[row]), error))
+
+        rows = vectors.move(group, rows, at, refused)
         self._applied.append(numbers[rows].astype(np.int64))
 
     def _expected(

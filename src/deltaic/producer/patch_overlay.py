@@ -129,11 +129,11 @@ class ObjectOverlay:
         """The values of a scalar field as they are now."""
         return self._column(self.schema.position(name), rows)
 
-    def write(self, state: WriteState, alive: Mask, overlays: "dict[str, Overlay]") -> dict[str, Rows]:
+    def write(self, state: WriteState, alive: Mask, overlays: "dict[str, Overlay]") -> dict[str, list[Rows]]:
         """Add the rows whose owners are alive; gives by type the records of the state below that they refer to."""
         rows = np.flatnonzero(alive[self.owner.values]).astype(np.int64)
         columns: list[Any] = []
-        kept: dict[str, Rows] = {}
+        kept: dict[str, list[Rows]] = {}
         for position, each in enumerate(self.schema.fields):
             if each.referenced is None:
                 made = self._column(position, rows)
@@ -148,7 +148,7 @@ class ObjectOverlay:
                 own = self.references(each.name)[rows]
             above = (own <= -2) & (own != NULL)
             own_base = found[(own == BASE) & (found >= 0)]
-            kept[each.referenced] = np.union1d(kept.get(each.referenced, own_base[:0]), own_base)
+            kept.setdefault(each.referenced, []).append(own_base)
             found[own == NULL] = -1
             if above.any():
                 found[above] = overlays[each.referenced].ordinals[-2 - own[above]]
@@ -259,7 +259,7 @@ class CollectionOverlay:
         found: Mask = mark[places] == numbers
         return found
 
-    def write(self, state: WriteState, alive: Mask, overlays: "dict[str, Overlay]") -> dict[str, Rows]:
+    def write(self, state: WriteState, alive: Mask, overlays: "dict[str, Overlay]") -> dict[str, list[Rows]]:
         """Add the rows whose owners are alive; gives by type the records of the state below that they refer to."""
         rows = np.flatnonzero(alive[self.owner.values]).astype(np.int64)
         lengths = self.lengths.values[rows]
@@ -270,7 +270,7 @@ class CollectionOverlay:
         )
         found = self.targets.values[places]
         target = self.schema.references()[-1]
-        kept = {target: np.unique(found[found >= 0])}
+        kept = {target: [found[found >= 0]]}
         above = found <= -2
         if above.any():
             found[above] = overlays[target].ordinals[-2 - found[above]]
@@ -281,7 +281,7 @@ class CollectionOverlay:
         if isinstance(self.schema, MapSchema):
             keys = self.keys.values[places]
             key_type = self.schema.key
-            kept[key_type] = np.union1d(kept.get(key_type, keys[:0]), keys)
+            kept.setdefault(key_type, []).append(keys)
             self.ordinals[rows] = state.add_maps(name, offsets, keys, found)
         else:
             self.ordinals[rows] = state.add_lists(name, offsets, found)

@@ -191,6 +191,19 @@ class Patcher:
                     waiting[target] = waiting.get(target, _NOTHING).union(freed)
         return removed
 
+    def _with_vectors(self, previous: ReadState, type_name: str, ordinal: int) -> Any:
+        """A record as dicts and lists, its own vectors as arrays."""
+        record = record_value(previous, type_name, ordinal)
+        for column in self.model.vectors:
+            if column.type_name != type_name:
+                continue
+            held = previous.vectors.get((type_name, column.field_name))
+            if held is not None:
+                record[column.field_name] = held[ordinal]
+            elif isinstance(record.get(column.field_name), bytes):
+                record[column.field_name] = np.frombuffer(record[column.field_name], "<f4").astype(np.float32)
+        return record
+
     def _route(self, group: PatchGroup) -> Route | None:
         if group.operation.of_record:
             return None
@@ -229,7 +242,7 @@ class Patcher:
                     rows = np.flatnonzero(~here[each.numbers]).astype(np.int64)
                     if len(rows):
                         edits.apply(each.group, each.route, each.numbers, rows)
-            done, _ = edits.finish(cycle.write_state, counts)
+            done = edits.finish(cycle, counts)
             found.touched += len(done)
             replaced[name] = found.all_ordinals(name, done)
         return left, replaced
@@ -250,7 +263,7 @@ class Patcher:
             ordinal = int(found.by_number(type_name)[number])  # type: ignore[call-overload]
             if ordinal < 0 or previous is None:
                 return ABSENT
-            return record_value(previous, type_name, ordinal)
+            return self._with_vectors(previous, type_name, ordinal)
 
         edits = RecordEdits(self.model, rules, read, counts)
         for each in work:

@@ -11,12 +11,14 @@ import msgspec
 
 from deltaic.errors import ChecksumError, ValidationError
 from deltaic.limits import Limits
+from deltaic.producer.attachments import StagedFile
 from deltaic.producer.diff import type_changes
 from deltaic.producer.engine import Base
 from deltaic.producer.integrity import Integrity, ReadableBlob, check_integrity
 from deltaic.producer.stage import StagedBlob
 from deltaic.producer.validate import validate
 from deltaic.producer.validators import Candidate, Validator
+from deltaic.producer.vector_parts import read_back
 from deltaic.schema.model import Model
 from deltaic.schema.paths import resolve_path
 from deltaic.schema.schemas import SchemaSet
@@ -28,6 +30,8 @@ from deltaic.state.columns import FixedColumn
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
 from deltaic.storage.chain import BlobKind
+from deltaic.vector.attach import with_vectors
+from deltaic.vector.names import part_name
 from deltaic.wire.append import AppendMode
 from deltaic.wire.tag_order import TagMap
 
@@ -136,6 +140,8 @@ class Validate:
     version: int
     validators: tuple[Validator, ...]
     limits: Limits
+    parts: tuple[StagedFile, ...] = ()
+    """The vector parts."""
     weight: int = 0
 
     def run(self) -> Validated:
@@ -143,14 +149,21 @@ class Validate:
         store, staged = open_place(self.chain), dict(self.staged)
         previous: ReadState | None = None
         if self.base is not None:
-            previous, _ = load_types(store, self.base.steps, None, self.limits)
-        if BlobKind.SNAPSHOT in staged:
+            previous, _ = load_types(store, self.base.steps, None, self.limits, vectors=True)
+        # Where a snapshot is only compared, it has no vector part.
+        whole = BlobKind.SNAPSHOT in staged and (previous is None or not self.parts)
+        if whole:
             with staged[BlobKind.SNAPSHOT].read_back(store) as source:
                 state = ReadState.load(source, limits=self.limits)
         else:
             assert previous is not None
             with staged[BlobKind.DELTA].read_back(store) as source:
                 state = previous.apply(source, limits=self.limits, schema_append=AppendMode.FULL)
+        name = part_name(staged[BlobKind.SNAPSHOT if whole else BlobKind.DELTA].name)
+        for file in self.parts:
+            if file.name == name:
+                with read_back(store, file) as data:
+                    state = with_vectors(state, None if whole else previous, data, limits=self.limits, name=name)
         try:
             results = validate(Candidate(self.version, state, previous, self.model), self.validators)
         except ValidationError as error:

@@ -112,6 +112,7 @@ class SparkEngine:
         self._previous: ReadState | None = None
         self._appended: Stretch | None = None
         self._vectors: list[tuple[int, LocalVectors]] = []
+        self._parts: tuple[StagedFile, ...] = ()
 
     def populate(self, base: Base | None, rules: Rules) -> Populated:
         """Number the records of the version."""
@@ -210,8 +211,9 @@ class SparkEngine:
         level = self._known_rules().integrity
         call = StageVectors(found, cycle_id, tuple(staged.items()), tuple(published), level)
         (done,) = self.jobs.run("vectors", [call])
+        self._parts = tuple(StagedFile(artifact.name, key, artifact) for key, artifact in done.files)
         return StagedVectors(
-            tuple(StagedFile(artifact.name, key, artifact) for key, artifact in done.files),
+            self._parts,
             {(each[0], each[1]): VectorChange(*each[2:]) for each in done.changes},
         )
 
@@ -289,6 +291,7 @@ class SparkEngine:
             version,
             tuple(validators),
             rules.limits,
+            self._parts,
         )
         (found,) = self.jobs.run("validate", [call])
         if found.refused is not None:
@@ -298,7 +301,7 @@ class SparkEngine:
     def close(self) -> None:
         """Remove what the tasks left for each other."""
         self._scratch.clear()
-        self._types, self._vectors = {}, []
+        self._types, self._vectors, self._parts = {}, [], ()
 
     def _flatten_and_restore(self) -> ReadState | None:
         rules = self._known_rules()

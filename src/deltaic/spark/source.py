@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
 )
 
 from deltaic.errors import InputError
+from deltaic.spark.feed_source import FeedReader, FeedRequest, FeedStream, feed_schema, wants_feed
 from deltaic.spark.request import ReadRequest, WriteRequest
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class DeltaicSource(DataSource):
 
     def schema(self) -> "StructType":
         """The columns that are asked for."""
+        if wants_feed(self.options):
+            return feed_schema(FeedRequest.of(self.options))
         request = ReadRequest.of(self.options)
         if request.changes:
             from deltaic.spark.streaming import changes_schema
@@ -50,6 +53,8 @@ class DeltaicSource(DataSource):
         """A batch read; `.schema(…)` with some of the columns reads only those."""
         from deltaic.spark.reading import BatchReader
 
+        if wants_feed(self.options):
+            return FeedReader(FeedRequest.of(self.options), schema)
         request = ReadRequest.of(self.options)
         if request.changes:
             raise InputError("the change feed is a stream: spark.readStream; in a program there is Table.changes")
@@ -64,9 +69,11 @@ class DeltaicSource(DataSource):
         return BatchWriter(WriteRequest.of(self.options), schema, overwrite)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:
-        """A stream of the table's versions."""
+        """A stream of the table's versions, or of a dataset's changes."""
         from deltaic.spark.streaming import VersionStream
 
+        if wants_feed(self.options):
+            return FeedStream(FeedRequest.of(self.options), schema)
         return VersionStream(ReadRequest.of(self.options), schema)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:

@@ -25,6 +25,7 @@ CHUNK_ROWS = 4096
 """Ordinals in one chunk."""
 
 _SHIFT = 12
+_SUMMED_ROWS = 256
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _STEP = 0x9E3779B97F4A7C15
 
@@ -49,6 +50,7 @@ class StoredVectors:
     @classmethod
     def of(cls, dimensions: int, ordinals: Ordinals, matrix: Matrix) -> "StoredVectors":
         """The column in which these ordinals, in any order and none of them twice, have the rows of a matrix."""
+        _check_ordinals(ordinals)
         return cls.empty(dimensions).changed(ordinals, matrix, OrdinalSet.from_ordinals(ordinals))
 
     def changed(self, ordinals: Ordinals, matrix: Matrix, present: OrdinalSet) -> "StoredVectors":
@@ -83,12 +85,19 @@ class StoredVectors:
 
     def rows(self, ordinals: Ordinals) -> Matrix:
         """The rows of ordinals in any order, copied; zeros beyond the last chunk."""
-        found = np.zeros((len(ordinals), self.dimensions), np.float32)
+        found = np.empty((len(ordinals), self.dimensions), np.float32)
         ordinals = np.asarray(ordinals, np.int64)
         for number, places in by_chunk(ordinals):
-            if number < len(self.chunks):
-                found[places] = self.chunks[number][ordinals[places] & CHUNK_ROWS - 1]
+            found[places] = self._in_chunk(number, ordinals[places] & CHUNK_ROWS - 1)
         return found
+
+    def _in_chunk(self, number: int, rows: Ordinals) -> "Matrix | float":
+        if number >= len(self.chunks):
+            return 0.0
+        first, last = int(rows[0]), int(rows[-1])
+        if last - first == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
+            return self.chunks[number][first : last + 1]
+        return self.chunks[number][rows]
 
     def blocks(self) -> Iterator[tuple[int, Matrix]]:
         """Every chunk that has a vector, as its first ordinal and its rows, not copied."""
@@ -118,9 +127,12 @@ class StoredVectors:
         total = 0
         keys = _keys(self.dimensions)
         for first, chunk in self.blocks():
-            places = np.flatnonzero(present_in(self.present, first >> _SHIFT))
-            if len(places):
-                total += _rows_sum(chunk, places, first, keys)
+            there = present_in(self.present, first >> _SHIFT)
+            # Some rows at a time: they stay in the processor's caches, and little memory is taken.
+            for start in range(0, CHUNK_ROWS, _SUMMED_ROWS):
+                places = np.flatnonzero(there[start : start + _SUMMED_ROWS]) + start
+                if len(places):
+                    total += _rows_sum(chunk, places, first, keys)
         return total & 0xFFFF_FFFF_FFFF_FFFF
 
     def __repr__(self) -> str:
@@ -141,8 +153,7 @@ class VectorEdit:
             shape = f"{matrix.shape} of {matrix.dtype}"
             raise InputError(f"{shape} for {len(ordinals)} vectors of {self.base.dimensions}", "DimensionMismatch")
         ordinals = np.asarray(ordinals, np.int64)
-        if len(ordinals) and int(ordinals.min()) < 0:
-            raise InputError("ordinals start at 0", "OutOfRange")
+        _check_ordinals(ordinals)
         for number, places in by_chunk(ordinals):
             self.chunk(number)[ordinals[places] & CHUNK_ROWS - 1] = matrix[places]
 
@@ -184,6 +195,11 @@ def present_in(present: OrdinalSet, chunk: int) -> NDArray[np.bool_]:
 def is_shared_zero(chunk: Matrix) -> bool:
     """True for a chunk in which no row was ever written."""
     return chunk.strides[0] == 0
+
+
+def _check_ordinals(ordinals: Ordinals) -> None:
+    if len(ordinals) and int(ordinals.min()) < 0:
+        raise InputError("ordinals start at 0", "OutOfRange")
 
 
 def by_chunk(ordinals: Ordinals) -> Iterator[tuple[int, "slice | Ordinals"]]:
@@ -239,7 +255,8 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def _rows_sum(chunk: Matrix, places: NDArray[np.int64], first: int, keys: NDArray[np.uint64]) -> int:
     """The sum over rows of a hash of ordinal and patterns: Σ pattern · key, mixed with the ordinal."""
-    rows = chunk if len(places) == len(chunk) else chunk[places]
+    together = int(places[-1] - places[0]) == len(places) - 1
+    rows = chunk[int(places[0]) : int(places[-1]) + 1] if together else chunk[places]
     sums = rows.view(np.uint32).astype(np.uint64) @ keys
     ordinals = (places + (first + 1)).astype(np.uint64)
     return int(_mixed(sums + ordinals * np.uint64(_STEP)).sum(dtype=np.uint64))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from deltaic.errors import InputError
 from deltaic.state.bitset import EMPTY, OrdinalSet
-from deltaic.state.vector_column import CHUNK_ROWS, Ordinals, StoredVectors, present_in
+from deltaic.state.vector_column import CHUNK_ROWS, Ordinals, StoredVectors, is_shared_zero, present_in
 from deltaic.vector.layout import END_OF_FRAMES, ColumnHead, PartHeader
 from deltaic.vector.numbers import Runs
 from deltaic.wire.vectors import FRAME_OPTIONS, EncodeOptions, encode_batch, encode_frames, smaller_form
@@ -20,10 +20,13 @@ from deltaic.wire.vectors import FRAME_OPTIONS, EncodeOptions, encode_batch, enc
 ColumnKey = tuple[str, str]
 Matrix = NDArray[np.float32]
 
-FRAME_VALUE_BYTES = 8 << 20
-"""Vectors of one frame take at most this much as float32, so that a reader needs little beside the column itself."""
+FRAME_VALUE_BYTES = 1 << 20
+"""What the rows of one frame take before compression, about: a reader needs little beside the column itself."""
 
+_MOST_MATRIX_BYTES = 32 << 20
 _SAMPLED_ROWS = 256
+_ROW_BYTES = 16
+_CHANGE_BYTES = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,6 +233,11 @@ class StepPlan:
             if number < len(before.chunks) and chunk is before.chunks[number]:
                 stays[:] = False
             moved = self.targets[slice(*np.searchsorted(self.targets, [first, first + CHUNK_ROWS]))]
+            if not len(moved) and stays.any() and not is_shared_zero(chunk):
+                # The base is the same row of the chunk before, if there is one: all of its rows are there then.
+                differs = (chunk.view(np.uint32) != before.chunks[number].view(np.uint32)).any(axis=1)
+                found.append(np.flatnonzero(differs & stays) + first)
+                continue
             stays[moved - first] = True
             places = np.flatnonzero(stays)
             if len(places):
@@ -267,14 +275,23 @@ def _changed_frames(
     before: StoredVectors, after: StoredVectors, plan: StepPlan, options: EncodeOptions
 ) -> Iterator[bytes]:
     ordinals = plan.changed(before, after)
-    step = frame_rows(after.dimensions)
+    most = max(1, _MOST_MATRIX_BYTES // (4 * after.dimensions))
     lossless = lossless_of(options)
-    for start in range(0, len(ordinals), step):
-        here = ordinals[start : start + step]
-        old, new = before.rows(plan.sources(here)), after.rows(here)
-        every = max(1, len(here) // _SAMPLED_ROWS)
-        form = smaller_form(old[::every], new[::every], lossless)
-        yield encode_batch(old, new, here, options=form)
+    start = 0
+    while start < len(ordinals):
+        here = ordinals[start : start + most]
+        sample = here[:: max(1, len(here) // _SAMPLED_ROWS)]
+        old, new = before.rows(plan.sources(sample)), after.rows(sample)
+        here = here[: _rows_of_changes(old, new)]
+        form = smaller_form(old, new, lossless)
+        yield encode_batch(before.rows(plan.sources(here)), after.rows(here), here, options=form)
+        start += len(here)
+
+
+def _rows_of_changes(old: Matrix, new: Matrix) -> int:
+    """How many rows a frame has, if the others change as much as these."""
+    changes = int((old.view(np.uint32) != new.view(np.uint32)).sum())
+    return max(1, FRAME_VALUE_BYTES * len(old) // (len(old) * _ROW_BYTES + changes * _CHANGE_BYTES))
 
 
 def lossless_of(options: EncodeOptions) -> EncodeOptions:

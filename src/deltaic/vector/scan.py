@@ -146,7 +146,9 @@ class Scan:
             # Unit queries: products cannot overflow because of the query.
             wide = np.divide(wide, self._lengths[:, None], out=wide, where=self._lengths[:, None] != 0)
         with np.errstate(over="ignore"):
-            self._factors = np.ascontiguousarray(wide.T, np.float32)
+            factors = np.ascontiguousarray(wide.T, np.float32)
+        self._alone = len(queries) == 1
+        self._factors = factors.reshape(-1) if self._alone else factors
         self._scores = np.empty((0, len(queries)), np.float32)
         self._rows_at_once = max(1, _SCORES_AT_ONCE // max(1, len(queries)))
         self._pieces: list[_Piece] = []
@@ -186,14 +188,13 @@ class Scan:
             self._flags = np.empty(self._scores.shape, np.bool_)
         scores = self._scores[self._used : self._used + total]
         with np.errstate(over="ignore", invalid="ignore"):
-            if len(self._queries) == 1:
-                np.dot(rows, self._factors[:, 0], out=scores[:, 0])
-            else:
-                np.dot(rows, self._factors, out=scores)
+            # One query is one dimension: numpy would go through a matrix of one column value by value.
+            shaped = scores.reshape(-1) if self._alone else scores
+            np.dot(rows, self._factors, out=shaped)
             if self._metric is Metric.COSINE:
-                scores *= measures.inverse[:, None]
+                shaped *= measures.inverse if self._alone else measures.inverse[:, None]
             elif self._metric is Metric.L2:
-                scores -= measures.half_squares[:, None]
+                shaped -= measures.half_squares if self._alone else measures.half_squares[:, None]
         if len(measures.broken):
             scores[measures.broken] = -np.inf
         if len(measures.odd):
@@ -238,12 +239,18 @@ class Scan:
         margin = self._margin()
         fresh = np.isinf(self._lower)
         if fresh.any():
-            self._lower[fresh] = self._first_bounds(scores[:, fresh]) - margin[fresh]
+            unbound = scores if fresh.all() else scores[:, fresh]
+            self._lower[fresh] = self._first_bounds(unbound) - margin[fresh]
         overflowing = np.isinf(margin)
         if overflowing.any():
             scores[:, overflowing] = np.inf
         limits = _rounded_down(self._lower - margin)
-        above = np.flatnonzero(np.greater_equal(scores, limits, out=self._flags[: self._used]))
+        flags = self._flags[: self._used]
+        if self._alone:
+            np.greater_equal(scores.reshape(-1), limits[0], out=flags.reshape(-1))
+        else:
+            np.greater_equal(scores, limits, out=flags)
+        above = np.flatnonzero(flags)
         if len(above):
             self._wait(*np.divmod(above, len(self._queries)), scores.reshape(-1)[above])
         self._pieces, self._used, self._odd = [], 0, False
@@ -268,7 +275,10 @@ class Scan:
         if blocks >= 2 * self._count:
             # So many blocks have a row as good as this; that it may be a little low costs a few candidates more.
             whole = scores[: blocks * _ROWS_OF_A_MAXIMUM]
-            scores = whole.reshape(blocks, _ROWS_OF_A_MAXIMUM, scores.shape[1]).max(axis=1)
+            shape = (
+                (blocks, _ROWS_OF_A_MAXIMUM) if scores.shape[1] == 1 else (blocks, _ROWS_OF_A_MAXIMUM, scores.shape[1])
+            )
+            scores = whole.reshape(shape).max(axis=1).reshape(blocks, -1)
         total = len(scores)
         if total <= self._count:
             return np.full(scores.shape[1], -np.inf)

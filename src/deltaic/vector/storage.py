@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from deltaic.errors import InputError, NotFoundError, SchemaError
 from deltaic.schema.model import Model, VectorColumn
@@ -50,23 +50,17 @@ class VectorStorage:
     def __post_init__(self) -> None:
         if self.form not in ("part", "bytes"):
             raise InputError(f"vectors as {self.form!r}: 'part' or 'bytes'")
-        options = EncodeOptions(quantization=Quantization(self._known(self.quantization)), level=self.level)
-        if options.quantization is Quantization.AUTO:
+        if self.quantization == Quantization.AUTO:
             raise InputError("a vector column has one quantization: none, f16, int8 or int4")
+        options = self.options
         object.__setattr__(self, "quantization", options.quantization)
-        object.__setattr__(self, "compression", EncodeOptions(compression=Packing(self.compression)).compression)
+        object.__setattr__(self, "compression", options.compression)
         if self.form == "bytes" and self.lossy:
             raise InputError("vectors as bytes are float32: a quantization is for parts")
         if self.max_error is not None and not (math.isfinite(self.max_error) and self.max_error > 0):
             raise InputError(f"max_error {self.max_error}: it is a finite number above 0")
         if self.refresh_every is not None and self.refresh_every < 1:
             raise InputError(f"refresh_every {self.refresh_every}: it is at least 1")
-
-    @staticmethod
-    def _known(quantization: str) -> str:
-        if quantization not in list(Quantization):
-            raise InputError(f"quantization {quantization!r}: it is one of {', '.join(Quantization)}")
-        return quantization
 
     @property
     def lossy(self) -> bool:
@@ -76,9 +70,8 @@ class VectorStorage:
     @property
     def options(self) -> EncodeOptions:
         """The options of the frames."""
-        return EncodeOptions(
-            quantization=Quantization(self.quantization), compression=Packing(self.compression), level=self.level
-        )
+        given: dict[str, Any] = {"quantization": self.quantization, "compression": self.compression}
+        return EncodeOptions(level=self.level, **given)
 
 
 Storages = VectorStorage | Form | Mapping[str, VectorStorage | Form]

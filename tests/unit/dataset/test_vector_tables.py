@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from deltaic import Dataset
-from deltaic.errors import InputError, SchemaError, ValidationError
+from deltaic.errors import InputError, SchemaError
 from deltaic.schema.annotations import Vector, key
 from deltaic.schema.model import Model
 from deltaic.table.rows import vector_field
@@ -207,11 +207,9 @@ def test_two_rows_with_one_key_are_refused(tmp_path):
     dataset = made(tmp_path)
     dataset.table.append(rows([1, 2]))
     dataset.table.append(rows([2], seed=9))
-    with pytest.raises((ValidationError, InputError), match="2"):
+    with pytest.raises(InputError, match="2 records of Film have the key 2, with different vectors|Film 2 was given"):
         dataset.publish()
-    with pytest.raises(Exception, match="announced|version"), dataset.consumer() as consumer:
-        consumer.refresh()
-        consumer.state.checksum()
+    assert dataset.versions() == ()
 
 
 def test_vectors_as_bytes_are_read_by_everyone(tmp_path):

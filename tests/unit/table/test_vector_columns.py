@@ -308,3 +308,25 @@ def test_equal_vectors_have_equal_numbers_and_only_those():
     broken = pa.array([[0.0, None], [0.0, 0.0], [0.0, None], None], kind)
     codes = value_codes(broken)
     assert codes[0] == codes[2] and len(set(codes.tolist())) == 3
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), pa.uint8(), pa.int16()], ids=str)
+def test_wide_lists_are_told_apart_exactly(kind):
+    numbers = np.random.default_rng(3)
+    rows = numbers.integers(0, 2, (500, 64)).astype(kind.to_pandas_dtype())
+    rows[100:200] = rows[:100]
+    rows[200:300, 1:] = rows[:100, 1:]
+    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), 64)
+    codes = value_codes(column.slice(7))
+    texts = [row.tobytes() for row in rows[7:]]
+    expected = {text: codes[place] for place, text in enumerate(texts)}
+    assert [expected[text] for text in texts] == codes.tolist() and len(set(codes.tolist())) == len(set(texts))
+
+
+def test_rows_with_one_hash_are_still_compared(monkeypatch):
+    from deltaic.table.rows import equality
+
+    monkeypatch.setattr(equality, "_row_hashes", lambda rows: np.zeros(len(rows), np.uint64))
+    column = pa.array([[1.0] * 16, [2.0] * 16, [1.0] * 16], pa.list_(pa.float32(), 16))
+    codes = value_codes(column)
+    assert codes[0] == codes[2] != codes[1]

@@ -551,3 +551,17 @@ def test_readers_during_refreshes_see_vectors_and_records_of_one_version(long_ch
             thread.join()
     assert wrong == []
     assert reads[0] > 100
+
+
+def test_a_cached_record_shows_the_new_vector_of_what_it_refers_to(store: LocalStore) -> None:
+    chain = VectorChain(store)
+    for version in (1, 2):
+        vectors = {EMBEDDING: rows(1), ("Actor", "face"): {"Banionis": [float(version)]}}
+        chain.publish(TITLES, vectors, stars={1: "Banionis"})
+    consumer = Consumer(store, cached_types=["Movie"])
+    consumer.refresh(1)
+    assert consumer.cached("Movie").find(1)["star"] == {"name": "Banionis", "face": [1.0]}
+    changes = consumer.refresh(2).changes
+    assert consumer.cached("Movie").find(1)["star"] == {"name": "Banionis", "face": [2.0]}
+    assert "Movie" not in changes and changes["Actor"].modified_keys() == [("Banionis",)]
+    assert len(changes.vectors("Actor")) == 1

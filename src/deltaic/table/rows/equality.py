@@ -4,6 +4,7 @@ The same is bit by bit: null is null, a NaN is itself, and -0.0 is not 0.0, so t
 always found again. Nested values count too: the numbers of a list's elements, as bytes, are a text again.
 """
 
+import secrets
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -17,6 +18,9 @@ from deltaic.table.split.vectors import null_element
 Codes: TypeAlias = NDArray[np.int64]
 
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+_HASHED_BYTES = 32
+"""Texts of one width from here on are told apart by hashes first; only those with one hash are compared."""
+_BLOCK_ROWS = 4096
 _BITS = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 
 
@@ -95,15 +99,44 @@ def _fixed_list_codes(values: Any) -> Codes:
         # Bytes of a fixed width, so a whole list is one text: vectors are compared at the speed of memory.
         width = size * element.bit_width // 8
         elements = values.values
-        data = elements.buffers()[1].slice((elements.offset + values.offset * size) * element.bit_width // 8)
+        start = (elements.offset + values.offset * size) * element.bit_width // 8
+        data = elements.buffers()[1].slice(start, len(values) * width)
         valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool)
-        offsets = np.arange(len(values) + 1, dtype=np.int64) * width
-        texts = pa.Array.from_buffers(pa.large_binary(), len(values), [None, pa.py_buffer(offsets), data])
         # What a null list points at does not count.
-        return _joined(np.where(valid, _dictionary_codes(texts), 0), valid.astype(np.int64))
+        return _joined(np.where(valid, _bytes_codes(data, len(values), width), 0), valid.astype(np.int64))
     inner = value_codes(values.values)
     starts = (np.arange(len(values), dtype=np.int64) + values.offset) * size
     return _sequence_codes(inner, starts, starts + size, values)
+
+
+def _bytes_codes(data: Any, count: int, width: int) -> Codes:
+    """Numbers of texts of one width."""
+    if width % 4 == 0 and width >= _HASHED_BYTES:
+        rows = np.frombuffer(data, np.uint32).reshape(count, width // 4)
+        _, first, codes = np.unique(_row_hashes(rows), return_index=True, return_inverse=True)
+        if _all_equal(rows, first[codes]):
+            return codes.astype(np.int64)
+    offsets = np.arange(count + 1, dtype=np.int64) * width
+    texts = pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(offsets), data])
+    return _dictionary_codes(texts)
+
+
+def _row_hashes(rows: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    keys = np.frombuffer(secrets.token_bytes(8 * rows.shape[1]), np.uint64) | np.uint64(1)
+    found = np.empty(len(rows), np.uint64)
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        found[start : start + _BLOCK_ROWS] = rows[start : start + _BLOCK_ROWS].astype(np.uint64) @ keys
+    return found
+
+
+def _all_equal(rows: NDArray[np.uint32], others: Codes) -> bool:
+    """Whether each row is the same as another one of them."""
+    places = np.flatnonzero(others != np.arange(len(rows)))
+    for start in range(0, len(places), _BLOCK_ROWS):
+        here = places[start : start + _BLOCK_ROWS]
+        if not np.array_equal(rows[here], rows[others[here]]):
+            return False
+    return True
 
 
 def _is_whole_bytes(kind: Any) -> bool:

@@ -49,7 +49,10 @@ def table_columns(model: Model, root: str) -> Any:
     snapshot = io.BytesIO()
     state.write_snapshot(snapshot)
     fields = list(pa.RecordBatchReader.from_stream(ReadState.load(snapshot.getvalue())[root].to_arrow()).schema)
-    vectors = [vector for vector in model.vectors if vector.type_name == root]
+    # By name, as a state has them: vector parts do not know the order of the model.
+    vectors = sorted(
+        (vector for vector in model.vectors if vector.type_name == root), key=lambda vector: vector.field_name
+    )
     return pa.schema([*fields, *(vector_field(vector.field_name, vector.dimensions) for vector in vectors)])
 
 

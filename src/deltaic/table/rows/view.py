@@ -185,6 +185,22 @@ class TableView:
         predicate = self._predicate(where)
         return self._searched(predicate, ranked=True).searcher.search(query, where=predicate, **terms)
 
+    def nearest(
+        self, column: str, query: Any, k: int = 10, *, where: Where | None = None, **terms: Any
+    ) -> "SearchResult":
+        """The rows whose vectors are nearest; `metric`, `columns`, … are those of `Searcher.nearest`."""
+        predicate = self._predicate(where)
+        return self._searched(predicate, ranked=False).searcher.nearest(column, query, k=k, where=predicate, **terms)
+
+    def hybrid(
+        self, text: Any, column: str, query: Any, k: int = 10, *, where: Where | None = None, **terms: Any
+    ) -> "SearchResult":
+        """The best rows by text and by vector together; `weights`, `metric`, … are those of `Searcher.hybrid`."""
+        predicate = self._predicate(where)
+        return self._searched(predicate, ranked=True).searcher.hybrid(
+            text, column, query, k=k, where=predicate, **terms
+        )
+
     def aggregate(self, query: Any = None, *, where: Where | None = None, **terms: Any) -> Any:
         """Measures over the rows that match, by groups; see `Searcher.aggregate`."""
         predicate = self._predicate(where)
@@ -249,6 +265,26 @@ class RowSearch:
     ) -> "SearchResult":
         """The best rows of a search; see `TableView.search`."""
         return self.at(version=version, timestamp=timestamp, tag=tag).search(query, **terms)
+
+    def nearest(
+        self, column: str, query: Any, k: int = 10, *, version: int | None = None, tag: str | None = None, **terms: Any
+    ) -> "SearchResult":
+        """The rows whose vectors are nearest; see `TableView.nearest`."""
+        return self.at(version=version, tag=tag).nearest(column, query, k, **terms)
+
+    def hybrid(
+        self,
+        text: Any,
+        column: str,
+        query: Any,
+        k: int = 10,
+        *,
+        version: int | None = None,
+        tag: str | None = None,
+        **terms: Any,
+    ) -> "SearchResult":
+        """The best rows by text and by vector together; see `TableView.hybrid`."""
+        return self.at(version=version, tag=tag).hybrid(text, column, query, k, **terms)
 
     def aggregate(self, query: Any = None, *, version: int | None = None, tag: str | None = None, **terms: Any) -> Any:
         """Measures over the rows that match, by groups; see `TableView.aggregate`."""

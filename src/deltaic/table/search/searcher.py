@@ -136,6 +136,34 @@ class Searcher:
 
         return SearchResult(table, limited, matched, explain, ids, hits.splits, hits.rows)
 
+    def nearest(self, column: str, query: Any, *, k: int = 10, **terms: Any) -> SearchResult:
+        """The rows whose vectors are nearest to one, compared with every vector; with `_score` and `_distance`.
+
+        Args:
+            column: fixed-size lists of float32.
+            query: a vector.
+            k: how many rows.
+            terms: `where`, `metric` (cosine, dot or l2), `columns`, `deadline_seconds`.
+        """
+        from deltaic.table.search.nearest import nearest_in
+
+        return nearest_in(self, column, query, k=k, **terms)
+
+    def hybrid(self, text: str | Query, column: str, query: Any, *, k: int = 10, **terms: Any) -> SearchResult:
+        """The best rows by text and by vector, in one order by reciprocal rank, with `_text_rank` and `_vector_rank`.
+
+        Args:
+            text: what to look for, as for `search`.
+            column: fixed-size lists of float32.
+            query: a vector.
+            k: how many rows.
+            terms: `where`, `metric`, `columns`, `deadline_seconds`; `weights` of text and vector, `constant`,
+                `candidates` of each to fuse.
+        """
+        from deltaic.table.search.nearest import hybrid_in
+
+        return hybrid_in(self, text, column, query, k=k, **terms)
+
     def count(
         self,
         query: str | Query | None = None,

@@ -20,9 +20,6 @@ from deltaic.wire.references.numbers import LARGEST, Bytes, decode_number, encod
 from deltaic.wire.references.parameters import decode_value
 from deltaic.wire.references.reference import MOST_PARAMETERS, ParameterType, Reference
 
-_LEAST_BYTES = 2
-"""What a reference of a block takes at least: an index and a count."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceBlock:
@@ -93,10 +90,8 @@ class ReferenceBlock:
 
     @classmethod
     def _read(cls, version: int, count: int, data: NDArray[np.uint8], start: int) -> tuple[Self, int]:
-        # A count that the bytes cannot hold is not believed; the references that are there are still looked at,
-        # because damage in one of them comes before the end of the bytes.
-        possible = min(count, (len(data) - start) // _LEAST_BYTES)
-        done, end, parameters = kernel.scan_references(data, start, possible)
+        # Nothing is taken for a count before so many references were found.
+        done, end, parameters = kernel.scan_references(data, start, count)
         if done < count:
             decode_body(data.data, end, version)
             raise RegistryError("Truncated", f"{count} references are said and {done} are there", end, version)

@@ -22,7 +22,10 @@ def encode(reference: Reference) -> bytes:
     parameters = reference.parameters
     if not parameters and 0 <= reference.index < 0x80 and 0 <= reference.version < LONG_FORM:
         return bytes((reference.version >> 8, reference.version & 0xFF, reference.index, 0))
-    return encode_version(reference.version) + encode_body(reference.index, parameters)
+    try:
+        return encode_version(reference.version) + encode_body(reference.index, parameters)
+    except RegistryError as error:
+        raise RegistryError(error.code, error.reason, None, reference.version, reference.index) from error
 
 
 def encode_version(version: int) -> bytes:

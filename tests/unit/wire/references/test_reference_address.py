@@ -194,7 +194,10 @@ def test_errors_of_resolving_come_in_the_order_of_the_page(registry):
     assert (error.code, error.version, error.index) == ("UnknownCriticalParam", 0, cast)
     assert refused(resolve, Reference(0, cast, (Parent(98), MapKey("k"))), view).code == "UnknownField"
     assert refused(resolve, Reference(0, cast, (MapKey("k"),)), view).code == "ParamKindMismatch"
+    ratings = registry.lookup("Movie.ratings{}")
+    assert refused(resolve, Reference(0, ratings, (Index(0),)), view).code == "ParamKindMismatch"
     assert refused(resolve, Reference(0, title, (Index(0),)), view).code == "UnboundParam"
+    assert refused(resolve, Reference(0, title, (Unknown(127, b"x"),)), view).code == "UnknownCriticalParam"
     assert resolve(Reference(0, title, (Unknown(128, b"x"),)), view).path == "Movie.title"
 
 

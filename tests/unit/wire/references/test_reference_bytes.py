@@ -94,6 +94,16 @@ ORDER = [
     ("numbers of a value before its length", "00020001 02038005FF", "NonCanonical"),
     ("long version before index", "FFFF00000001 8000", "NonCanonical"),
     ("UTF-8", "00020001 0602C080", "InvalidUtf8"),
+    ("a version that just fits two bytes", "FFFF0000FFFE 2A00", "NonCanonical"),
+    ("the mark of the long form is no version", "FFFF 2A00", "Truncated"),
+    ("three bytes for what fits two", "0002 C03FFF 00", "NonCanonical"),
+    ("two bytes for what fits one", "0002 807F 00", "NonCanonical"),
+    ("a number and a byte", "00022A01 02020505", "ParamLengthMismatch"),
+    ("half a number", "00022A01 020181", "ParamLengthMismatch"),
+    ("three numbers for two", "00022A01 0303010203", "ParamLengthMismatch"),
+    ("no indices", "00022A01 040100", "InvalidParam"),
+    ("no ranges", "00022A01 050100", "InvalidParam"),
+    ("surrogates", "00022A01 0603EDA080", "InvalidUtf8"),
     ("ranges that touch are no overlap", "00020001 0505 0205090005 01", "TrailingData"),
 ]
 
@@ -133,7 +143,8 @@ REFUSED_BY_THE_ENCODER = [
 
 @pytest.mark.parametrize(("reference", "code"), REFUSED_BY_THE_ENCODER)
 def test_what_no_reader_would_read_is_not_written(reference, code):
-    assert refused(encode, reference).code == code
+    error = refused(encode, reference)
+    assert (error.code, error.version, error.index) == (code, reference.version, reference.index)
 
 
 def test_unknown_parameters_may_stand_before_parents_and_are_kept_as_they_are():
