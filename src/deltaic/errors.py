@@ -13,7 +13,7 @@
     ├── ValidationError               a validator refused the state
     ├── StorageError(OSError)         the store failed; nothing is known to have changed
     ├── CommitConflictError           another writer was first; nothing was written
-    ├── PatchConflictError            a patch met another value than it expects; has type_name, key, path, found, expected
+    ├── PatchConflictError            a patch met another value than it expects; has key, path, found, expected
     ├── CommitUnknownError            the store did not answer; the commit may have landed
     └── MissingExtraError(ImportError)  an optional library is needed; says what to install
 

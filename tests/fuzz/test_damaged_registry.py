@@ -8,6 +8,8 @@ import struct
 import tracemalloc
 import zlib
 from collections import Counter
+from functools import lru_cache
+from itertools import pairwise
 
 import pytest
 
@@ -34,6 +36,7 @@ class Kept:
         pass
 
 
+@lru_cache
 def life(seed):
     """A random life: its records and its snapshot."""
     chance = random.Random(seed)
@@ -137,7 +140,7 @@ def folder_case(seed):
     cuts = sorted({0, *(chance.randrange(len(records)) for _ in range(3)), len(records)})
     store, state = SimulatedStore(), RegistryState()
     files = []
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in pairwise(cuts):
         files.append((journal_name(start), write_journal(start, records[start:stop])))
         state.apply_all(records[start:stop])
         if chance.random() < 0.4:
@@ -193,7 +196,7 @@ def test_a_cut_anywhere_gives_the_records_before_it():
 def test_no_damage_makes_a_reader_take_much_memory():
     tracemalloc.start()
     try:
-        for seed in range(2_000_000, 2_000_600):
+        for seed in range(2_000_000, 2_000_200):
             tracemalloc.reset_peak()
             journal_case(seed)
             snapshot_case(seed)

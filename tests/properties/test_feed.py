@@ -8,9 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deltaic.compare.diff import diff
 from deltaic.consumer import Consumer
 from deltaic.consumer.feed import changes_between, feed_step, step_of_refresh
 from deltaic.producer import Producer, count_up
+from deltaic.producer.patching import patch
 from deltaic.schema.classes import VectorColumn
 from deltaic.schema.model import Model
 from deltaic.state.read import ReadState
@@ -62,18 +64,21 @@ WORDS = ("", "a", "b", "ä", "🎬", "longer text", 'quote " and {brace}')
 class RandomChain:
     """A producer whose records and model change at random."""
 
-    def __init__(self, source: random.Random, words: tuple[str, ...]) -> None:
+    def __init__(self, source: random.Random, words: tuple[str, ...], *, left_out: tuple[str, ...] = ()) -> None:
         self.random, self.words = source, words
-        self.fields = [name for name in SOMETIMES if source.random() < 0.6]
+        self.left_out, self.drops = left_out, True
+        self.fields = [name for name in SOMETIMES if name not in left_out and source.random() < 0.6]
         self.store = open_store("memory:")
         self.producer = Producer(self.store, self._model(), versions=count_up)
         self.movies = {key: self._movie(*key) for key in self._keys(source.randrange(8))}
         self.loose = [self._loose() for _ in range(source.randrange(3))]
         self.versions: list[int] = []
 
+    def tables(self) -> dict[str, Any]:
+        return {"Movie": list(self.movies.values()), "Loose": self.loose}
+
     def publish(self) -> None:
-        tables = {"Movie": list(self.movies.values()), "Loose": self.loose}
-        report = self.producer.publish(tables=tables)
+        report = self.producer.publish(tables=self.tables())
         if report.version is not None and report.version not in self.versions:
             self.versions.append(report.version)
 
@@ -97,13 +102,13 @@ class RandomChain:
 
     def _change_model(self) -> None:
         source = self.random
-        missing = [name for name in SOMETIMES if name not in self.fields]
-        if missing and source.random() < 0.8:
+        missing = [name for name in SOMETIMES if name not in self.fields and name not in self.left_out]
+        if missing and (source.random() < 0.8 or not self.drops):
             name = source.choice(missing)
             self.fields.append(name)
             for movie in self.movies.values():
                 movie[name] = self._value(name)
-        elif len(self.fields) > 1:
+        elif len(self.fields) > 1 and self.drops:
             gone = source.choice(self.fields)
             self.fields.remove(gone)
             for movie in self.movies.values():
@@ -236,8 +241,8 @@ def told(tables: Tables) -> dict[str, Any]:
 def replayed(state: Any, after: Any, step: Any) -> dict[str, Any]:
     tables = Tables(state)
     tables.become(after)
-    for patch in step:
-        tables.patch(patch)
+    for one in step:
+        tables.patch(one)
     return told(tables)
 
 
@@ -295,3 +300,26 @@ def test_bytes_and_objects_of_a_step_say_the_same(seed, before):
     ):
         assert replayed(old, new, PatchBatch.from_bytes(step.to_bytes())) == told(Tables(new))
         assert replayed(old, new, PatchBatch.of(step)) == told(Tables(new))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_patching_the_older_version_with_the_feed_publishes_the_newer_one(seed):
+    chain = RandomChain(random.Random(seed), WORDS, left_out=("thread",))
+    chain.drops = False
+    chain.publish()
+    store = open_store("memory:")
+    with Producer(store, chain.producer.model, versions=count_up) as copy:
+        copy.publish(tables=chain.tables())
+        for _ in range(3):
+            at = chain.versions[-1]
+            chain.step()
+            copy.change_model(chain.producer.model)
+            for step in changes_between(Consumer(chain.store, share=False), at):
+                patch(copy, step.batch)
+            states = []
+            for each in (chain.store, store):
+                consumer = Consumer(each, share=False)
+                consumer.refresh()
+                states.append(consumer.state)
+            assert not diff(*states)

@@ -25,8 +25,10 @@ TOP_LEVEL = {
     "publish": ("publish",),
     "chain": ("follow", "status", "pin", "unpin", "promote", "withdraw", "verify"),
     "lookup": ("get", "find", "history", "diff", "stats", "export"),
+    "nearest": ("nearest",),
     "generate": ("generate",),
     "changes": ("changes",),
+    "patch": ("patch",),
     "run": ("run",),
 }
 """The modules whose commands stand beside the groups, and those commands."""

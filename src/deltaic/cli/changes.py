@@ -39,6 +39,9 @@ def changes(
     types: Annotated[list[str] | None, typer.Option("--type", help="Tell of this type; may be repeated.")] = None,
     before: Annotated[bool, typer.Option("--before", help="Give the values before, too.")] = False,
     form: Annotated[str, typer.Option("--format", help="table, json (lines), arrow (a stream) or wire.")] = "table",
+    references: Annotated[
+        bool, typer.Option("--references", help="On the wire: fields by their numbers in the dataset's registry.")
+    ] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file in place of standard output.")] = None,
     limit: Annotated[int, typer.Option("--limit", help="Of a table: patches of each step to show.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -53,7 +56,9 @@ def changes(
         raise InputError(f"--format {form} is no text: give --output FILE, or send it elsewhere")
     dataset = Dataset.open(url)
     with _watched(quiet=output is None and form == "table") as progress:
-        feed = dataset_changes(dataset, from_version, to_version, before=before, types=types, progress=progress)
+        feed = dataset_changes(
+            dataset, from_version, to_version, before=before, types=types, references=references, progress=progress
+        )
         if form == "table":
             _tables(feed, output, limit, before)
         elif form == "json":

@@ -1,4 +1,4 @@
-"""`deltaic vector`: look into vector deltas, batch frames and dictionaries."""
+"""`deltaic vector`: look into vector deltas, batch frames, dictionaries and vector parts."""
 
 import json
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deltaic.errors import DeltaicError, InputError, StorageError
+from deltaic.vector.part_read import ColumnReader, read_part
 from deltaic.wire.vectors import (
     DEFAULT_VECTOR_LIMITS,
     Dictionary,
@@ -27,7 +28,7 @@ Json = dict[str, Any]
 
 _MOST_ROWS = 20
 _CODECS = {1: "zstd", 2: "zlib", 3: "lz4"}
-_KINDS = {0x7A: "messages", 0x7B: "frames", 0x7D: "dictionary"}
+_KINDS = {0x7A: "messages", 0x7B: "frames", 0x7C: "columns", 0x7D: "dictionary"}
 
 app = typer.Typer(help="Look into vector deltas.", no_args_is_help=True)
 
@@ -39,7 +40,9 @@ def _group() -> None:
 
 @app.command("show")
 def show(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Messages, batch frames or a dictionary.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Messages, frames, a dictionary or a vector part.")
+    ],
     dictionaries: Annotated[
         list[Path] | None,
         typer.Option("--dictionary", metavar="FILE", help="A dictionary that the file refers to; as often as needed."),
@@ -52,8 +55,11 @@ def show(
     data = _read(file)
     kind = _KINDS.get(data[1] if len(data) > 1 and data[0] == 0xDE else -1)
     if kind is None:
-        raise InputError(f"{file.name} is no vector delta: it starts with none of DE 7A, DE 7B, DE 7D")
+        raise InputError(f"{file.name} is no vector delta: it starts with none of DE 7A, DE 7B, DE 7C, DE 7D")
     shown: Json = {"file": file.name, "kind": kind, "bytes": len(data)}
+    if kind == "columns":
+        header = read_part(data, name=file.name).header
+        shown |= {"delta": header.delta, "from": f"{header.origin_tag:016x}", "to": f"{header.destination_tag:016x}"}
     items, error = _items(kind, data, file.name, known, every_row=as_json)
     shown[kind if kind != "dictionary" else "patterns"] = items
     if as_json:
@@ -93,6 +99,9 @@ def _each(kind: str, data: bytes, name: str, known: KnownDictionaries, every_row
     elif kind == "frames":
         for frame in read_frames(data, dictionaries=known, name=name):
             yield _frame(frame, every_row)
+    elif kind == "columns":
+        for reader in read_part(data, name=name).columns():
+            yield _column(reader)
     else:
         dictionary = Dictionary.read(data, name=name)
         for number, pattern in dictionary.patterns.items():
@@ -163,6 +172,28 @@ def _frame(frame: Frame, every_row: bool) -> Json:
     return shown
 
 
+def _column(reader: ColumnReader) -> Json:
+    head = reader.head
+    shown: Json = {
+        "column": f"{head.type_name}.{head.field_name}",
+        "dims": head.dimensions,
+        "vectors": head.rows,
+        "checksum": f"{head.checksum:016x}",
+        "fromNothing": head.from_nothing,
+        "removed": len(head.removed),
+        "moved": len(head.targets),
+        "new": 0,
+        "changed": 0,
+        "frames": 0,
+        "bytes": 0,
+    }
+    for fresh, frame in reader.frames():
+        shown["new" if fresh else "changed"] += len(frame)
+        shown["frames"] += 1
+        shown["bytes"] += frame.size_bytes
+    return shown
+
+
 def _codec(number: int) -> str:
     return "" if not number else _CODECS[number & 15] + (" planes" if number & 0xF0 else "")
 
@@ -176,6 +207,10 @@ def _print(shown: Json, kind: str, items: list[Json], most: int) -> None:
         return
     listed = items if not most else items[:most]
     columns: tuple[str, ...] = ("pattern", "dims", "hitCount", "lastUsed")
+    if kind == "columns":
+        way = f"from state {shown['from']} to {shown['to']}" if shown["delta"] else f"of state {shown['to']}"
+        console.print(f"  {way}", highlight=False)
+        columns = ("column", "dims", "vectors", "new", "changed", "moved", "removed", "frames", "bytes")
     if kind == "messages":
         columns = ("offset", "bytes", "version", "format", "flags", "dims", "changed")
     console.print(_table(listed, columns))

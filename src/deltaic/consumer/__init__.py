@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from deltaic.consumer.changes import Changes, Modified, TypeChanges
     from deltaic.consumer.consumer import Consumer
     from deltaic.consumer.failed import FailedTransition
+    from deltaic.consumer.feed import ChangeFeed, FeedColumns, FeedListener, FeedStep
     from deltaic.consumer.inspect import ChainStatus, chain_status
     from deltaic.consumer.listener import RefreshListener
     from deltaic.consumer.longevity import HeldState, Longevity
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
 _HOMES = {
     "CachedType": "cached",
     "ChainStatus": "inspect",
+    "ChangeFeed": "feed",
     "Changes": "changes",
     "Consumer": "consumer",
     "ConsumerMetrics": "metrics",
     "Counts": "metrics",
     "FailedTransition": "failed",
+    "FeedColumns": "feed",
+    "FeedListener": "feed",
+    "FeedStep": "feed",
     "Finding": "verify",
     "HeldState": "longevity",
     "Loaded": "refresh",
@@ -48,11 +53,15 @@ _HOMES = {
 __all__ = [
     "CachedType",
     "ChainStatus",
+    "ChangeFeed",
     "Changes",
     "Consumer",
     "ConsumerMetrics",
     "Counts",
     "FailedTransition",
+    "FeedColumns",
+    "FeedListener",
+    "FeedStep",
     "Finding",
     "HeldState",
     "Loaded",

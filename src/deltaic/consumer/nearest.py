@@ -120,7 +120,12 @@ class NearestIndexes(RefreshListener):
         name = (type_name, field_name, metric)
         index = self._made.get(name)
         if index is None:
-            index = self._made.setdefault(name, ApproximateIndex(metric, options))
+            made = ApproximateIndex(metric, options)
+            # Told first: without usearch it is refused, and nothing should follow refreshes.
+            made.follow(column)
+            index = self._made.setdefault(name, made)
+            if index is not made:
+                made.close()
         if options is not None and index.options != options:
             raise InputError(f"the index of {type_name}.{field_name} by {metric} is there with other options")
         if index.error is None or index.ready:

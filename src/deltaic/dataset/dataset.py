@@ -51,7 +51,10 @@ from deltaic.wire.header import read_header
 if TYPE_CHECKING:
     from deltaic.consumer.consumer import Consumer
     from deltaic.consumer.feed import ChangeFeed
+    from deltaic.dataset.patching import GivenPatches
     from deltaic.dataset.publishing import EngineName, Published
+    from deltaic.producer.patch_records import OnMismatch, OnMissing
+    from deltaic.producer.patching import PatchReport
     from deltaic.schema.registry import Registry
     from deltaic.table.rows.table import Table
     from deltaic.table.search.result import SearchResult
@@ -384,6 +387,52 @@ class Dataset:
         self._publisher = (dict(options), producer)
         return producer
 
+    def patch(
+        self,
+        patches: "GivenPatches",
+        *,
+        on_mismatch: "OnMismatch" = "reject",
+        on_missing: "OnMissing" = "reject",
+        publish: bool = True,
+        note: str | None = None,
+        **producer_options: Any,
+    ) -> "PatchReport":
+        """Change fields of records, found by key: all patches together, or none of them.
+
+        With a table its rows are changed by one commit, and a version is published from it. Without, the patches
+        become a version of the chain.
+
+        Args:
+            patches: a `PatchBatch`, `Patch`es, or the bytes of frames.
+            on_mismatch: what becomes of a patch that meets another value than it expects, or no place to put its own:
+                the batch is refused, or the patch is passed over.
+            on_missing: the same for a patch of a record that is not there; `insert` makes the record.
+            publish: of a dataset with a table: publish a version, too.
+            note: free text about the version.
+            producer_options: as for `Producer`.
+
+        Raises:
+            PatchConflictError: a patch was refused. Nothing was changed.
+            RegistryError: a reference leads nowhere.
+        """
+        from deltaic.dataset.patching import patch_dataset
+
+        producer = self._producer_for(producer_options, changed=False)
+        try:
+            return patch_dataset(
+                self,
+                patches,
+                on_mismatch=on_mismatch,
+                on_missing=on_missing,
+                publish=publish,
+                note=note,
+                producer=producer,
+                producer_options=producer_options,
+            )
+        finally:
+            # The lease is given back, so that others may publish; what is known of the version is kept.
+            producer.close()
+
     def search(self, query: Any, **options: Any) -> "SearchResult":
         """Search the newest rows of the table; options as for `Table.search`."""
         found: SearchResult = self.table.search(query, **options)
@@ -419,6 +468,7 @@ class Dataset:
         *,
         before: bool = False,
         types: Sequence[str] | None = None,
+        references: bool = False,
     ) -> "ChangeFeed":
         """What changed between two versions, step by step, as patches.
 
@@ -428,13 +478,14 @@ class Dataset:
                 steps back.
             before: give the values before, too, as expected previous values.
             types: tell of these only; by default of those with a primary key, and of those that nobody refers to.
+            references: on the wire, name fields by their numbers in `registry`: shorter, for readers who have it.
 
         Raises:
             ChainError: as the feed is read, if no blobs lead from the one version to the other.
         """
         from deltaic.dataset.feed import dataset_changes
 
-        return dataset_changes(self, from_version, to_version, before=before, types=types)
+        return dataset_changes(self, from_version, to_version, before=before, types=types, references=references)
 
     def versions(self) -> tuple[DatasetVersion, ...]:
         """The versions that are known, newest first; those that left the announcement's list by their blobs alone."""

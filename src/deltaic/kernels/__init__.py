@@ -23,6 +23,7 @@ NAMES = (
     "ingest",
     "keys",
     "manifest",
+    "nearest",
     "ordinals",
     "records",
     "references",
@@ -30,6 +31,7 @@ NAMES = (
     "stream",
     "text",
     "vectors",
+    "vectorsum",
 )
 """The kernel modules."""
 
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from deltaic.kernels import _ingest as ingest
     from deltaic.kernels import _keys as keys
     from deltaic.kernels import _manifest as manifest
+    from deltaic.kernels import _nearest as nearest
     from deltaic.kernels import _ordinals as ordinals
     from deltaic.kernels import _records as records
     from deltaic.kernels import _references as references
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from deltaic.kernels import _stream as stream
     from deltaic.kernels import _text as text
     from deltaic.kernels import _vectors as vectors
+    from deltaic.kernels import _vectorsum as vectorsum
 
 
 def __getattr__(name: str) -> ModuleType:
@@ -92,6 +96,7 @@ __all__ = [
     "ingest",
     "keys",
     "manifest",
+    "nearest",
     "ordinals",
     "records",
     "references",
@@ -99,4 +104,5 @@ __all__ = [
     "stream",
     "text",
     "vectors",
+    "vectorsum",
 ]

@@ -177,17 +177,13 @@ class KeyMap:
         found = np.flatnonzero(flags[self._by_ordinal])
         return found, self._by_ordinal[found]
 
-    def shared(self) -> list[Ordinals]:
-        """The records of every key that several records have."""
+    def shared(self) -> tuple[Ordinals, Numbers]:
+        """The records of keys that several records have, by key, and the numbers of their keys."""
         held = np.flatnonzero(self._by_ordinal >= 0)
         numbers = self._by_ordinal[held]
-        often = np.bincount(numbers, minlength=1) > 1
-        if not often.any():
-            return []
-        several = held[often[numbers]]
+        several = held[np.bincount(numbers, minlength=1)[numbers] > 1]
         order = several[np.argsort(self._by_ordinal[several], kind="stable")]
-        breaks = np.flatnonzero(np.diff(self._by_ordinal[order])) + 1
-        return np.split(order, breaks)
+        return order, self._by_ordinal[order]
 
 
 def modified_records(

@@ -14,15 +14,19 @@ from numpy.typing import NDArray
 from deltaic.errors import ChainError, ChecksumError, CommitUnknownError, InputError
 from deltaic.kernels import ordinals as ordinal_kernels
 from deltaic.limits import DEFAULT_LIMITS, Limits
+from deltaic.producer.attachments import StagedFile
 from deltaic.producer.encode import EncodedBlob
 from deltaic.producer.holding import LeaseHolder
 from deltaic.producer.moving import Ordinals, refers_to_moved, serialize_moved
 from deltaic.producer.publish import Publication
 from deltaic.producer.restoring import load_version
 from deltaic.producer.stage import StagedBlob, stage, unstage
+from deltaic.producer.vector_parts import EncodedPart, parts_between, read_back
+from deltaic.schema.model import Model
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.read import ReadState
 from deltaic.state.restore import RestoredType
+from deltaic.state.vector_column import StoredVectors
 from deltaic.state.write import WriteState
 from deltaic.storage.announced import MAIN, AnnouncedVersion, encode_version, version_name
 from deltaic.storage.announcement import Announcements
@@ -81,14 +85,15 @@ def patch_chain(
         through = _free_version(chain, from_version, to_version) if through_version is None else through_version
         blobs, used = bridge(before, after, from_version, through, to_version)
         wanted = [blob for blob in blobs if not _is_there(chain, blob.name)]
+        parts = _vector_parts(before, after, blobs, wanted)
         lease.keep()
-        _publish(store, announcements, wanted, used, lease.epoch)
+        _publish(store, announcements, wanted, parts, used, lease.epoch)
         return Patch(
             from_version,
             to_version,
             used,
-            tuple(str(blob.name) for blob in wanted),
-            sum(blob.size_bytes for blob in wanted),
+            (*(str(blob.name) for blob in wanted), *(part.name for part in parts)),
+            sum(each.size_bytes for each in (*wanted, *parts)),
         )
     finally:
         lease.release()
@@ -132,6 +137,30 @@ def bridge(
         blobs += _written(writer, from_version, to_version)
         _check(before.apply(blobs[0].read()), after)
     return blobs, used
+
+
+def _vector_parts(
+    before: ReadState, after: ReadState, blobs: list[EncodedBlob], wanted: list[EncodedBlob]
+) -> list[EncodedPart]:
+    """The vector parts of those of the deltas that are wanted."""
+    if not before.vectors and not after.vectors:
+        return []
+    ends = {blobs[0].name.from_version: before, blobs[-2].name.to_version: after}
+    if len(blobs) > 2:
+        through = before.apply(blobs[0].read())
+        moves = _detours(before, after)
+        ends[blobs[0].name.to_version] = through.with_vectors(
+            {key: _waiting_vectors(column, moves.get(key[0])) for key, column in after.vectors.items()}
+        )
+    steps = [(blob.name, ends[blob.name.from_version], ends[blob.name.to_version]) for blob in wanted]
+    return parts_between(steps, Model.from_schemas(after.schemas))
+
+
+def _waiting_vectors(column: StoredVectors, moves: Ordinals | None) -> StoredVectors:
+    if moves is None:
+        return column
+    held = column.present.ordinals()
+    return StoredVectors.of(column.dimensions, moves[held], column.rows(held))
 
 
 def _detours(before: ReadState, after: ReadState) -> dict[str, Ordinals]:
@@ -244,20 +273,34 @@ def _is_there(chain: Chain, name: BlobName) -> bool:
 
 
 def _publish(
-    store: Store, announcements: Announcements, blobs: list[EncodedBlob], through: int | None, epoch: int
+    store: Store,
+    announcements: Announcements,
+    blobs: list[EncodedBlob],
+    parts: list[EncodedPart],
+    through: int | None,
+    epoch: int,
 ) -> None:
     cycle_id = f"patch-{secrets.token_hex(8)}"
     publication = Publication(store)
     staged: list[StagedBlob] = []
+    attached: list[StagedFile] = []
     try:
+        for part in parts:
+            # What stands there belongs to a delta that is gone: those that are there are not made again.
+            store.delete(part.name)
+            attached.append(part.stage(store, cycle_id))
+            with read_back(store, attached[-1]):
+                pass
         for blob in blobs:
             staged.append(stage(store, cycle_id, blob))
             with staged[-1].read_back(store):
                 pass
-        publication.publish(staged)
-        by_version: dict[int, list[StagedBlob]] = {}
+        publication.publish(staged, attached)
+        by_version: dict[int, list[StagedBlob | StagedFile]] = {}
         for each in staged:
             by_version.setdefault(each.name.owner, []).append(each)
+        for part, file in zip(parts, attached, strict=True):
+            by_version.setdefault(part.blob.owner, []).append(file)
         for version, files in by_version.items():
             _list(announcements, version, files, through, epoch)
     except CommitUnknownError:
@@ -266,12 +309,18 @@ def _publish(
         publication.take_back()
         raise
     finally:
-        unstage(store, [each.key for each in staged])
-        for blob in blobs:
-            blob.close()
+        unstage(store, [*(each.key for each in staged), *(file.key for file in attached)])
+        for spool in (*blobs, *parts):
+            spool.close()
 
 
-def _list(announcements: Announcements, version: int, files: list[StagedBlob], through: int | None, epoch: int) -> None:
+def _list(
+    announcements: Announcements,
+    version: int,
+    files: list[StagedBlob | StagedFile],
+    through: int | None,
+    epoch: int,
+) -> None:
     """Let the announcement know the new files, so that consumers can verify them."""
     artifacts = tuple(each.artifact for each in files)
     if version != through and announcements.read().entry(version) is not None:

@@ -44,7 +44,7 @@ class VectorEdits:
         return found
 
     def repeated(self, group: PatchGroup, at: Rows) -> NDArray[np.bool_]:
-        """True for records with several deltas whose order frames do not keep, or whose previous values depend on it."""
+        """True for records with several deltas whose order is not kept by frames, or matters for previous values."""
         order = np.sort(at)
         twice = np.isin(at, order[1:][order[1:] == order[:-1]])
         assert group.values is not None

@@ -13,7 +13,8 @@ from deltaic.producer.encode import Spool
 from deltaic.producer.integrity import Integrity
 from deltaic.producer.reading import read_stored
 from deltaic.producer.stage import STAGING
-from deltaic.producer.vector_step import VectorStep, steps_forward
+from deltaic.producer.vector_step import VectorStep, moved_vectors, steps_forward
+from deltaic.schema.model import Model
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.read import ReadState
 from deltaic.state.source import Source
@@ -83,6 +84,19 @@ def encode_parts(
             case _:
                 continue
         made[blob.kind] = EncodedPart(blob, pieces)
+    return made
+
+
+def parts_between(steps: Iterable[tuple[BlobName, ReadState, ReadState]], model: Model) -> list[EncodedPart]:
+    """The parts of deltas between states that are known: of each delta its name, where it starts and where it leads."""
+    made = []
+    for blob, before, after in steps:
+        held, wanted = _in_parts(before), _in_parts(after)
+        if held or wanted:
+            types = {type_name for type_name, _ in (*held, *wanted)}
+            moves = {name: moved_vectors(model, name, before, after) for name in types}
+            tags = before.tag, after.tag, _populated(after)
+            made.append(EncodedPart(blob, delta_pieces(before.vectors, wanted, moves, *tags)))
     return made
 
 

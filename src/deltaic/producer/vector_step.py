@@ -25,6 +25,8 @@ from deltaic.vector.storage import VectorStorage
 
 Counts = NDArray[np.int32]
 
+_BLOCK_ROWS = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class VectorChange:
@@ -68,7 +70,8 @@ class VectorKeeper:
         Raises:
             InputError: two records have one key and different vectors.
         """
-        moves = {name: self._moves(name, previous, state) for name in dict.fromkeys(key[0] for key in given.columns)}
+        types = dict.fromkeys(key[0] for key in given.columns)
+        moves = {name: moved_vectors(self._model, name, previous, state) for name in types}
         columns: dict[ColumnKey, StoredVectors] = {}
         changes: dict[ColumnKey, VectorChange] = {}
         lossy: dict[ColumnKey, ColumnStep] = {}
@@ -99,18 +102,6 @@ class VectorKeeper:
         if step is not None:
             self._counts = step.counts
 
-    def _moves(self, name: str, previous: ReadState | None, state: ReadState) -> Moves:
-        if previous is None or name not in previous:
-            return Moves()
-        old, new = previous.types[name].populated, state.types[name].populated
-        if previous.schemas.object_schema(name).primary_key != state.schemas.object_schema(name).primary_key:
-            return Moves()
-        gone, came = old.difference(new).ordinals(), new.difference(old).ordinals()
-        origins, targets = modified_records(self._model, name, previous, gone, state, came)
-        # Of several old records with one key any will do: they had one vector.
-        targets, first = np.unique(targets, return_index=True)
-        return Moves(origins[first], targets)
-
     def _refuse_conflicts(self, key: ColumnKey, column: GivenColumn, state: ReadState) -> None:
         if column.conflicts:
             shown = shown_key(state, key[0], column.conflicts[0])
@@ -119,15 +110,32 @@ class VectorKeeper:
     def _refuse_shared_keys(self, key: ColumnKey, column: StoredVectors, state: ReadState) -> None:
         keys = self._keys.setdefault(key[0], KeyMap(self._model, key[0]))
         keys.advance(state)
-        for ordinals in keys.shared():
-            present = np.array([ordinal in column.present for ordinal in ordinals.tolist()])
-            rows = column.rows(ordinals).view(np.uint32)
-            if present.any() and (not present.all() or bool((rows != rows[0]).any())):
-                shown = shown_key(state, key[0], int(ordinals[0]))
-                raise InputError(
-                    f"{len(ordinals)} records of {key[0]} have the key {shown}, with different vectors in {key[1]}",
-                    "KeyConflict",
-                )
+        ordinals, numbers = keys.shared()
+        present = column.present.flags(int(ordinals.max(initial=-1)) + 1)[ordinals]
+        for start in range(0, len(ordinals) - 1, _BLOCK_ROWS):
+            here = slice(start, start + _BLOCK_ROWS + 1)
+            rows = column.rows(ordinals[here]).view(np.uint32)
+            rows[~present[here]] = 0
+            other = (rows[1:] != rows[:-1]).any(axis=1) | (present[here][1:] != present[here][:-1])
+            wrong = np.flatnonzero(other & (numbers[here][1:] == numbers[here][:-1]))
+            if len(wrong):
+                shown = shown_key(state, key[0], int(ordinals[here][wrong[0]]))
+                reason = f"several records of {key[0]} have the key {shown}, with different vectors in {key[1]}"
+                raise InputError(reason, "KeyConflict")
+
+
+def moved_vectors(model: Model, name: str, previous: ReadState | None, state: ReadState) -> Moves:
+    """The records of a type that went and came again at another ordinal, by key."""
+    if previous is None or name not in previous or name not in state:
+        return Moves()
+    if previous.schemas.object_schema(name).primary_key != state.schemas.object_schema(name).primary_key:
+        return Moves()
+    old, new = previous.types[name].populated, state.types[name].populated
+    gone, came = old.difference(new).ordinals(), new.difference(old).ordinals()
+    origins, targets = modified_records(model, name, previous, gone, state, came)
+    # Of several old records with one key any will do: they had one vector.
+    targets, first = np.unique(targets, return_index=True)
+    return Moves(origins[first], targets)
 
 
 def _wanted(given: GivenColumn, moves: Moves, populated: OrdinalSet) -> StoredVectors:

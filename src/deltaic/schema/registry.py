@@ -19,7 +19,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deltaic.errors import CommitConflictError, DeltaicError, InputError, RegistryError
+from deltaic.errors import CommitConflictError, CommitUnknownError, DeltaicError, InputError, RegistryError
 from deltaic.schema.registry_counts import UseCounts
 from deltaic.schema.registry_journal import Add, Evict, Mark, NewVersion, Record
 from deltaic.schema.registry_paths import ELEMENTS, ENTRIES, Step, check_path, escape_name, join_path, parse_path
@@ -284,12 +284,12 @@ class Registry:
         Raises:
             RegistryError: `VersionExhausted`.
         """
-        made: list[Plan] = []
+        made: list[tuple[View, Plan]] = []
 
         def plan(state: RegistryState) -> _Planned[int]:
             found = self._plan(state)
-            made[:] = [found]
             current = state.view.current
+            made.clear()
             if not force and not found.gains(min_gain, min_samples):
                 return [], current
             if current == MAX_VERSION:
@@ -297,15 +297,13 @@ class Registry:
             records: list[Record] = [NewVersion(current, current + 1, found.old_index_of.astype(np.uint32))]
             if self.max_versions is not None:
                 records += [Evict(old) for old in range(state.view.oldest, current + 2 - self.max_versions)]
+            made.append((state.view, found))
             return records, current + 1
 
         with self._lock:
-            before = self._state.view
             version = self._commit(plan)
-            if self._state.view is not before and version == self._state.view.current and made:
-                counts = self._counts.merged(before)
-                if len(made[0].old_index_of) and made[0].old_index_of.max() < len(counts):
-                    self._counts.carry_over(version, counts[made[0].old_index_of] >> 1)
+            for view, found in made:
+                self._counts.carry_over(version, self._counts.merged(view)[found.old_index_of] >> 1)
         return version
 
     def snapshot(self) -> bytes:
@@ -352,7 +350,10 @@ class Registry:
                     self._commit(lambda state: (_registrations(state, requests), None), more=more)
                 except BaseException as error:
                     for waiting in requests:
-                        waiting.error = waiting.error or error
+                        # An interrupt is for the thread that it came to; the others only know that no answer came.
+                        ours = waiting is request or isinstance(error, Exception)
+                        unanswered = CommitUnknownError("the thread that wrote for this one was interrupted")
+                        waiting.error = waiting.error or (error if ours else unanswered)
                 finally:
                     for waiting in requests:
                         waiting.done = True
@@ -392,46 +393,50 @@ def _drained(waiting: deque[_Request]) -> Iterator[_Request]:
 def _registrations(state: RegistryState, requests: Sequence[_Request]) -> list[Record]:
     """The records that some calls need; a call that is refused gets its error and no record."""
     table, version = state.view.table(), state.view.current
-    first = len(table)
-    known: dict[str, tuple[int, int]] = {}
+    lookup, following = table.lookup, len(table)
+    known: dict[str, Add] = {}
     records: list[Record] = []
     revived: set[int] = set()
     for request in requests:
-        before, request.error, request.indices = len(records), None, []
-        added: list[str] = []
-        back: list[int] = []
+        before, first, request.error = len(records), following, None
+        indices: list[int] = []
+        created_ms = request.created_ms
         try:
             for path, value_type in request.fields:
-                index = table.lookup(path)
-                if index is None:
-                    index, found_type = known.get(path, (-1, value_type))
-                    if index < 0:
-                        index = first + len(known)
-                        if index > MAX_INDEX:
-                            raise RegistryError("RegistryFull", f"a version has at most {MAX_INDEX + 1:,} fields")
-                        known[path] = index, value_type
-                        added.append(path)
-                        records.append(Add(version, index, value_type, request.created_ms, path))
-                else:
+                index = lookup(path)
+                if index is not None:
                     found_type = table.descriptor(index).type
                     if found_type == value_type and index not in revived and state.is_retired(index):
                         revived.add(index)
-                        back.append(index)
                         records.append(Mark(version, index, 0))
+                elif (added := known.get(path)) is not None:
+                    index, found_type = added.index, added.type
+                else:
+                    if following > MAX_INDEX:
+                        raise RegistryError("RegistryFull", f"a version has at most {MAX_INDEX + 1:,} fields")
+                    index, found_type, following = following, value_type, following + 1
+                    known[path] = added = Add(version, index, value_type, created_ms, path)
+                    records.append(added)
                 if found_type != value_type:
-                    raise RegistryError(
-                        "TypeConflict",
-                        f"{path} has the type {type_text(found_type)}, not {type_text(value_type)}: retire it and make "
-                        "a version first",
-                        None,
-                        version,
-                        index,
-                    )
-                request.indices.append(index)
+                    raise _conflict(path, found_type, value_type, version, index)
+                indices.append(index)
+            request.indices = indices
         except DeltaicError as error:
-            request.error, request.indices = error, []
+            request.error, request.indices, following = error, [], first
+            for record in records[before:]:
+                if isinstance(record, Add):
+                    del known[record.path]
+                elif isinstance(record, Mark):
+                    revived.discard(record.index)
             del records[before:]
-            revived.difference_update(back)
-            for path in added:
-                del known[path]
     return records
+
+
+def _conflict(path: str, found: int, wanted: int, version: int, index: int) -> RegistryError:
+    return RegistryError(
+        "TypeConflict",
+        f"{path} has the type {type_text(found)}, not {type_text(wanted)}: retire it and make a version first",
+        None,
+        version,
+        index,
+    )

@@ -58,7 +58,7 @@ def check_path(text: str) -> str:
     if not text.isascii() or len(text) > MAX_PATH_BYTES:
         _check_bytes(text)
     # A cheap upper bound; only paths near a limit are taken apart.
-    if text.count(".") + text.count("[") + text.count("{") >= MAX_PLACEHOLDERS:
+    if len(text) > MAX_PLACEHOLDERS and text.count(".") + text.count("[") + text.count("{") >= MAX_PLACEHOLDERS:
         _check_steps(text, _split(text))
     return text
 

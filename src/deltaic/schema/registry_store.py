@@ -139,6 +139,7 @@ class RegistryFiles:
         raise StorageError(f"{self.store.url}: files of the registry vanished while they were read, again and again")
 
     def _recover(self) -> RegistryState:
+        self._tail = None
         listing = self._list()
         state, damaged = self._newest_snapshot(listing)
         snapshot = state.sequence
@@ -286,6 +287,8 @@ class RegistryFiles:
                 found = self.store.get(name, limit_bytes=MAX_JOURNAL_BYTES)
             except NotFoundError:
                 return False
+            except StorageError as error:
+                raise CommitUnknownError(f"{self.store.url}/{name} exists, and may be ours") from error
             if found.data == data:
                 return True  # an own success whose answer was lost
             if read_journal(found.data, f"{self.store.url}/{name}").records:

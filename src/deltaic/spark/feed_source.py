@@ -29,7 +29,17 @@ if TYPE_CHECKING:
     from deltaic.consumer.feed import FeedStep
     from deltaic.dataset.dataset import Dataset
 
-_OPTIONS = {"path", "feed", "fromversion", "toversion", "types", "before", "channel", "maxversionspertrigger"}
+_OPTIONS = {
+    "path",
+    "feed",
+    "fromversion",
+    "toversion",
+    "types",
+    "before",
+    "channel",
+    "maxversionspertrigger",
+    "startingoffset",
+}
 _IGNORED = {"checkpointlocation", "queryname"}
 _ROWS = ("op", "type", "key", "path", "value", "previous", "absent")
 _BATCH_ROWS = 65_536
@@ -63,10 +73,11 @@ class FeedRequest:
     def of(cls, options: Mapping[str, str]) -> "FeedRequest":
         """Read the options, whose names are told apart without regard to case."""
         from deltaic.spark.request import _flag, _names, _number, _path
+        from deltaic.spark.streaming import _offset
 
         given = {name.lower(): str(value) for name, value in dict(options).items()}
         if unknown := sorted(set(given) - _OPTIONS - _IGNORED):
-            known = "feed, fromVersion, toVersion, types, before, channel, maxVersionsPerTrigger"
+            known = "feed, fromVersion, startingOffset, toVersion, types, before, channel, maxVersionsPerTrigger"
             raise InputError(f"options {', '.join(unknown)} are unknown; for a change feed there are {known}")
         form = given["feed"].lower()
         if form not in ("patches", "wire"):
@@ -74,7 +85,9 @@ class FeedRequest:
         return cls(
             _path(given),
             "wire" if form == "wire" else "patches",
-            _number(given.get("fromversion"), "fromVersion"),
+            _offset(given["startingoffset"])["version"]
+            if "startingoffset" in given
+            else _number(given.get("fromversion"), "fromVersion"),
             _number(given.get("toversion"), "toVersion"),
             _names(given["types"], "types") if "types" in given else None,
             _flag(given.get("before"), "before"),

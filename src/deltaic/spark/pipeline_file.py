@@ -87,7 +87,8 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     type: str
     """The type that a row is in the dataset."""
     key: tuple[str, ...] = ()
-    mode: Literal["append", "overwrite", "merge"] = "overwrite"
+    mode: Literal["append", "overwrite", "merge", "patch"] = "overwrite"
+    """`patch`: the rows are patches (`deltaic.spark.patch_stream`), and the dataset is there."""
     partition_by: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     """Columns that are searched by words."""
@@ -230,6 +231,10 @@ def _problems(pipeline: Pipeline) -> "list[str]":
         found.append("table.vectors needs table.key, by which vectors are told apart from version to version")
     if pipeline.table.mode == "append" and not pipeline.streams:
         found.append("table.mode append needs a source with stream = true: else all rows come again with every change")
+    if pipeline.table.mode == "patch" and not pipeline.streams:
+        found.append(
+            "table.mode patch needs a source with stream = true: else all patches come again with every change"
+        )
     if pipeline.table.mode == "overwrite" and pipeline.streams:
         found.append("table.mode overwrite is for sources that are read whole: a stream has only what is new")
     return found

@@ -73,7 +73,11 @@ class Publisher:
         if self._producer is None:
             how = self._how
             self._producer = self.dataset.producer(
-                channel=how.channel, lease_seconds=how.lease_seconds, snapshot_every=how.snapshot_every
+                channel=how.channel,
+                lease_seconds=how.lease_seconds,
+                snapshot_every=how.snapshot_every,
+                # Where Spark may build a version it is numbered as only Spark must: engines may take turns then.
+                order="given" if how.engine == "embedded" else "canonical",
             )
         elif changed:
             self._producer.change_model(self.dataset.model)

@@ -22,6 +22,7 @@ from deltaic.dataset.dataset import TABLE, Dataset
 from deltaic.errors import InputError, NotFoundError
 from deltaic.spark.columns import arrow_schema, with_vectors
 from deltaic.spark.merging import merge_frame
+from deltaic.spark.patch_stream import checked_columns
 from deltaic.spark.pipeline_file import Pipeline
 from deltaic.spark.pipeline_frames import checked_rows, counted, plan_text, transformed
 from deltaic.spark.pipeline_publish import Publisher, published_facts
@@ -182,6 +183,11 @@ class PipelineRun:
         from deltaic.table.split import ColumnIndex
 
         started, target = time.perf_counter(), self.pipeline.table
+        if target.mode == "patch":
+            checked_columns([*frame.columns, "type"])
+            if self.dataset is None:
+                raise NotFoundError(f"there is no dataset with a table to patch in {self.pipeline.dataset_url}")
+            return
         wanted = with_vectors(arrow_schema(frame.schema), target.vectors)
         if missing := [name for name in target.key if name not in wanted.names]:
             raise InputError(

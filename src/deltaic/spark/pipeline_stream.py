@@ -7,6 +7,7 @@ import msgspec
 
 from deltaic.errors import InputError, NotFoundError
 from deltaic.spark.merging import merge_frame
+from deltaic.spark.patch_stream import PatchedBatch
 from deltaic.spark.pipeline_file import Pipeline
 from deltaic.spark.pipeline_frames import broken_counts, checked_rows
 from deltaic.spark.pipeline_sources import resume_options
@@ -82,6 +83,16 @@ def start_stream(run: "PipelineRun", frame: "DataFrame", resumed: Resumption, *,
     if pipeline.table.mode == "merge":
         batch = MergedBatch(run.table_url, pipeline.name, pipeline.checkpoint_url, run.lineage(), resumed.after)
         return writer.foreachBatch(batch).start()
+    if pipeline.table.mode == "patch":
+        patched = PatchedBatch(
+            pipeline.dataset_url,
+            pipeline.name,
+            pipeline.checkpoint_url,
+            resume_after=resumed.after,
+            publish=False,
+            type_name=pipeline.table.type,
+        )
+        return writer.foreachBatch(patched).start()
     options = {
         "txnAppId": pipeline.name,
         "note": f"pipeline {pipeline.name}",

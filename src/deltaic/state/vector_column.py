@@ -6,7 +6,7 @@ Nothing here changes: `changed` gives another column that shares every chunk wit
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import Self
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from deltaic.binary import buffers
 from deltaic.errors import InputError
+from deltaic.kernels import vectorsum
+from deltaic.kernels.plain.vectorsum import mixed
 from deltaic.state.bitset import EMPTY, OrdinalSet
 
 Matrix = NDArray[np.float32]
@@ -25,8 +27,6 @@ CHUNK_ROWS = 4096
 """Ordinals in one chunk."""
 
 _SHIFT = 12
-_SUMMED_ROWS = 256
-_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _STEP = 0x9E3779B97F4A7C15
 
 
@@ -39,6 +39,9 @@ class StoredVectors:
     """Arrays of (CHUNK_ROWS, dimensions), read-only; a chunk without any vector takes no memory of its own."""
     present: OrdinalSet
     """The ordinals that have a vector."""
+    _sums: dict[int, tuple[bytes, int]] = field(default_factory=dict, repr=False, kw_only=True)
+    """The sums of chunks that were asked for, with the bits of those who were present: the next version starts with
+    those of the chunks that both share."""
 
     @classmethod
     def empty(cls, dimensions: int) -> Self:
@@ -67,7 +70,7 @@ class StoredVectors:
 
     def with_present(self, present: OrdinalSet) -> "StoredVectors":
         """The same rows, of which others count; rows that stop to count stay readable as ghosts."""
-        return StoredVectors(self.dimensions, self.chunks, present)
+        return StoredVectors(self.dimensions, self.chunks, present, _sums=dict(self._sums))
 
     def __getitem__(self, ordinal: int) -> NDArray[np.float32] | None:
         """The vector of an ordinal, not copied and read-only; None if it has none."""
@@ -127,12 +130,13 @@ class StoredVectors:
         total = 0
         keys = _keys(self.dimensions)
         for first, chunk in self.blocks():
-            there = present_in(self.present, first >> _SHIFT)
-            # Some rows at a time: they stay in the processor's caches, and little memory is taken.
-            for start in range(0, CHUNK_ROWS, _SUMMED_ROWS):
-                places = np.flatnonzero(there[start : start + _SUMMED_ROWS]) + start
-                if len(places):
-                    total += _rows_sum(chunk, places, first, keys)
+            number = first >> _SHIFT
+            bits = _words_in(self.present, number).tobytes()
+            known = self._sums.get(number)
+            if known is None or known[0] != bits:
+                places = np.flatnonzero(present_in(self.present, number))
+                known = self._sums[number] = bits, vectorsum.sum_rows(chunk.view(np.uint32), places, first, keys)
+            total += known[1]
         return total & 0xFFFF_FFFF_FFFF_FFFF
 
     def __repr__(self) -> str:
@@ -181,15 +185,20 @@ class VectorEdit:
             raise InputError(f"ordinal {present.max()} has no row", "OutOfRange")
         for number in self._own:
             self._chunks[number].flags.writeable = False
-        return StoredVectors(self.base.dimensions, tuple(self._chunks), present)
+        sums = {number: known for number, known in self.base._sums.items() if number not in self._own}
+        return StoredVectors(self.base.dimensions, tuple(self._chunks), present, _sums=sums)
 
 
 def present_in(present: OrdinalSet, chunk: int) -> NDArray[np.bool_]:
     """One truth value for each row of a chunk."""
-    words = present.words[chunk * (CHUNK_ROWS // 64) : (chunk + 1) * (CHUNK_ROWS // 64)]
+    words = _words_in(present, chunk)
     flags = np.zeros(CHUNK_ROWS, np.bool_)
     flags[: len(words) * 64] = np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_)
     return flags
+
+
+def _words_in(present: OrdinalSet, chunk: int) -> NDArray[np.uint64]:
+    return present.words[chunk * (CHUNK_ROWS // 64) : (chunk + 1) * (CHUNK_ROWS // 64)]
 
 
 def is_shared_zero(chunk: Matrix) -> bool:
@@ -243,20 +252,4 @@ def _same_rows(one: Matrix, two: Matrix, counted: NDArray[np.bool_]) -> bool:
 
 @lru_cache(maxsize=64)
 def _keys(dimensions: int) -> NDArray[np.uint64]:
-    return _mixed(np.arange(1, dimensions + 1, dtype=np.uint64) * np.uint64(_STEP)) | np.uint64(1)
-
-
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """splitmix64's last step: every bit of the outcome depends on every bit given."""
-    numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(_MIX[0])
-    numbers = (numbers ^ numbers >> np.uint64(27)) * np.uint64(_MIX[1])
-    return numbers ^ numbers >> np.uint64(31)
-
-
-def _rows_sum(chunk: Matrix, places: NDArray[np.int64], first: int, keys: NDArray[np.uint64]) -> int:
-    """The sum over rows of a hash of ordinal and patterns: Σ pattern · key, mixed with the ordinal."""
-    together = int(places[-1] - places[0]) == len(places) - 1
-    rows = chunk[int(places[0]) : int(places[-1]) + 1] if together else chunk[places]
-    sums = rows.view(np.uint32).astype(np.uint64) @ keys
-    ordinals = (places + (first + 1)).astype(np.uint64)
-    return int(_mixed(sums + ordinals * np.uint64(_STEP)).sum(dtype=np.uint64))
+    return mixed(np.arange(1, dimensions + 1, dtype=np.uint64) * np.uint64(_STEP)) | np.uint64(1)

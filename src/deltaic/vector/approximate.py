@@ -245,7 +245,7 @@ class ApproximateIndex:
         A neighbour as near as the last of the true ones counts as found. None without a graph or without vectors.
         """
         graph = self._graph
-        if graph is None or not len(graph):
+        if graph is None or not len(graph) or graph.dimensions != vectors.dimensions:
             return None
         if queries is None:
             ordinals = vectors.present.ordinals()
@@ -289,6 +289,8 @@ class ApproximateIndex:
         unknown = np.zeros(0, np.int64)
         if graph is None:
             reason = "the index is not ready" if self.error is None else self.error
+        elif graph.dimensions != vectors.dimensions:
+            reason = f"the index is of vectors of {graph.dimensions} dimensions"
         elif len(wanted) <= max(EXACT_BELOW, 4 * count) or len(wanted) * 20 < len(vectors):
             reason = f"{len(wanted):,} vectors are few"
         elif 2 * count > _FETCHED_AT_MOST:

@@ -72,7 +72,7 @@ class Graph:
         except ImportError:
             raise MissingExtraError("approximate search", "vector") from None
         kind, precision = _KINDS[metric]
-        self.metric, self._threads = metric, options.threads
+        self.dimensions, self.metric, self._threads = dimensions, metric, options.threads
         self._index: Any = Index(
             ndim=dimensions,
             metric=kind,

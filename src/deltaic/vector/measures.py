@@ -21,7 +21,7 @@ class Measures:
     """What a scan needs to know of a block of rows beside its products."""
 
     inverse: NDArray[np.float32]
-    """1 / length of each row; 0 for a row of zeros."""
+    """1 / length of each row; 0 for a row of zeros, 1 for those that are odd or broken."""
     half_squares: NDArray[np.float32]
     """Half the squared length of each row."""
     largest: float
@@ -57,6 +57,8 @@ def measure(rows: Matrix) -> Measures:
             broken, odd = unsure[~finite], unsure[finite & (true > 0)]
             squares[unsure] = 0
         inverse = np.divide(1, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+        # Their scores are set by hand, and must stay what they are.
+        inverse[odd] = inverse[broken] = 1
     largest = float(np.sqrt(squares.max(initial=0)))
     return Measures(inverse, squares * np.float32(0.5), largest, odd, broken)
 

@@ -52,7 +52,12 @@ def nearest_rows(
 ) -> Neighbours:
     """`nearest` for queries that were checked."""
     wanted = vectors.present if where is None else vectors.present.intersection(where)
-    scan = Scan(queries, max(1, min(count, len(wanted))), metric)
+    with Scan(queries, max(1, min(count, len(wanted))), metric) as scan:
+        _look_through(scan, vectors, wanted)
+        return scan.finish()
+
+
+def _look_through(scan: Scan, vectors: StoredVectors, wanted: OrdinalSet) -> None:
     gathered, waiting = list[Ordinals](), 0
     for number, present in _chunk_counts(wanted):
         if present * _GATHERED_SHARE < CHUNK_ROWS:
@@ -63,15 +68,15 @@ def nearest_rows(
                 gathered, waiting = [], 0
             continue
         chunk = vectors.chunks[number]
-        flags, end = None, CHUNK_ROWS
-        if present < CHUNK_ROWS:
-            flags = present_in(wanted, number)
-            end = CHUNK_ROWS - int(flags[::-1].argmax())
-            flags = None if present == end else flags[:end]
-        scan.add(chunk[:end], MEASURES.of(chunk).first(end), first=number * CHUNK_ROWS, wanted=flags)
+        if present == CHUNK_ROWS:
+            scan.add(chunk, MEASURES.of(chunk), first=number * CHUNK_ROWS)
+            continue
+        flags = present_in(wanted, number)
+        end = CHUNK_ROWS - int(flags[::-1].argmax())
+        some = None if present == end else flags[:end]
+        scan.add(chunk[:end], MEASURES.of(chunk).first(end), first=number * CHUNK_ROWS, wanted=some)
     if gathered:
         _add_gathered(scan, vectors, gathered)
-    return scan.finish()
 
 
 def _chunk_counts(wanted: OrdinalSet) -> Iterator[tuple[int, int]]:

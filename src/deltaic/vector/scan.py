@@ -9,25 +9,29 @@ The work that is not the product is small: one comparison per score, and a few c
 known. Many rows that are equally near are all candidates, and then it is slower.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deltaic.kernels import nearest as kernel
 from deltaic.vector.measures import Measures
 from deltaic.vector.metric import Matrix, Metric, Scores, as_scores, rank_values
 
 Ordinals = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_SCORES_AT_ONCE = 1 << 15
+_SCORES_AT_ONCE = 1 << 17
 """Scores that are compared together: they stay in the cache between the product and the comparison."""
 _ROWS_OF_A_MAXIMUM = 64
+_VALUES_AT_ONCE = 1 << 22
 _WAITING_BLOCKS = 64
 """Blocks whose rows are held for candidates that wait to be asked."""
 _ROUNDING = 2.0**-24
 _WIDE_ROUNDING = 2.0**-28
 _UNDERFLOW = 2.0**-126
+_NOTHING = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,9 @@ class _Piece:
     first: int
     ordinals: Ordinals | None
     wanted: Flags | None
+    scale: NDArray[np.float32]
+    shift: NDArray[np.float32]
+    """What makes scores of the products, one number for each row, or none."""
 
     def ordinals_of(self, places: Ordinals) -> Ordinals:
         return places + self.first if self.ordinals is None else self.ordinals[places]
@@ -128,7 +135,7 @@ class Best:
 
 
 class Scan:
-    """One exact search: blocks are added one after the other, then it is finished.
+    """One exact search, as a context: blocks are added one after the other inside, then it is finished.
 
     Args:
         queries: finite float32 rows.
@@ -153,12 +160,23 @@ class Scan:
         self._rows_at_once = max(1, _SCORES_AT_ONCE // max(1, len(queries)))
         self._pieces: list[_Piece] = []
         self._used, self._largest, self._odd = 0, 0.0, False
-        self._flags = np.empty((0, len(queries)), np.bool_)
+        self._room = _room(1024)
         self._lower = np.full(len(queries), -np.inf)
         """What the last of the wanted number reaches at least, on the scale of the float32 scores."""
         self._waiting: list[_Waiting] = []
         self._enough = 3 * max(1, self._best.ranks.size)
         self.compared = 0
+
+    def __enter__(self) -> "Scan":
+        # Rows with a NaN, an infinity or the largest numbers are dealt with; numpy need not tell of them.
+        self._quiet = np.errstate(over="ignore", invalid="ignore")
+        self._quiet.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._quiet.__exit__(kind, error, trace)
 
     def add(
         self,
@@ -185,23 +203,18 @@ class Scan:
             self._choose()
         if self._used + total > len(self._scores):
             self._scores = np.empty((max(total, self._rows_at_once), len(self._queries)), np.float32)
-            self._flags = np.empty(self._scores.shape, np.bool_)
         scores = self._scores[self._used : self._used + total]
-        with np.errstate(over="ignore", invalid="ignore"):
-            # One query is one dimension: numpy would go through a matrix of one column value by value.
-            shaped = scores.reshape(-1) if self._alone else scores
-            np.dot(rows, self._factors, out=shaped)
-            if self._metric is Metric.COSINE:
-                shaped *= measures.inverse if self._alone else measures.inverse[:, None]
-            elif self._metric is Metric.L2:
-                shaped -= measures.half_squares if self._alone else measures.half_squares[:, None]
+        # One query is one dimension: a product with a matrix of one column is slower.
+        np.dot(rows, self._factors, out=scores.reshape(-1) if self._alone else scores)
         if len(measures.broken):
             scores[measures.broken] = -np.inf
         if len(measures.odd):
             # Above every bound, so that they are asked exactly.
             scores[measures.odd] = np.inf
             self._odd = True
-        self._pieces.append(_Piece(self._used, rows, first, ordinals, wanted))
+        scale = measures.inverse if self._metric is Metric.COSINE else _NOTHING
+        shift = measures.half_squares if self._metric is Metric.L2 else _NOTHING
+        self._pieces.append(_Piece(self._used, rows, first, ordinals, wanted, scale, shift))
         self._used += total
         self._largest = max(self._largest, measures.largest)
         self.compared += total
@@ -237,23 +250,31 @@ class Scan:
             return
         scores = self._scores[: self._used]
         margin = self._margin()
-        fresh = np.isinf(self._lower)
-        if fresh.any():
-            unbound = scores if fresh.all() else scores[:, fresh]
-            self._lower[fresh] = self._first_bounds(unbound) - margin[fresh]
         overflowing = np.isinf(margin)
         if overflowing.any():
             scores[:, overflowing] = np.inf
+        fresh = np.isinf(self._lower)
+        if fresh.any():
+            self._pieces = [self._finished(piece) for piece in self._pieces]
+            unbound = scores if fresh.all() else scores[:, fresh]
+            self._lower[fresh] = self._first_bounds(unbound) - margin[fresh]
         limits = _rounded_down(self._lower - margin)
-        flags = self._flags[: self._used]
-        if self._alone:
-            np.greater_equal(scores.reshape(-1), limits[0], out=flags.reshape(-1))
-        else:
-            np.greater_equal(scores, limits, out=flags)
-        above = np.flatnonzero(flags)
-        if len(above):
-            self._wait(*np.divmod(above, len(self._queries)), scores.reshape(-1)[above])
+        for piece in self._pieces:
+            self._wait(piece, limits)
+        if self._waiting_count > self._enough or len(self._waiting) > _WAITING_BLOCKS:
+            self._trim()
+            if self._waiting_count > self._enough or len(self._waiting) > _WAITING_BLOCKS:
+                self._ask()
         self._pieces, self._used, self._odd = [], 0, False
+
+    def _finished(self, piece: _Piece) -> _Piece:
+        """A piece whose products in the buffer were made scores."""
+        scores = self._scores[piece.start : piece.start + len(piece.rows)]
+        if len(piece.scale):
+            scores *= piece.scale[:, None]
+        if len(piece.shift):
+            scores -= piece.shift[:, None]
+        return replace(piece, scale=_NOTHING, shift=_NOTHING)
 
     def _scaled(self, ranks: Scores) -> Scores:
         """Exact ranks on the scale of the float32 scores."""
@@ -286,21 +307,19 @@ class Scan:
         found: Scores = np.partition(columns, total - self._count, axis=1)[:, total - self._count].astype(np.float64)
         return found
 
-    def _wait(self, rows: Ordinals, queries: Ordinals, scores: NDArray[np.float32]) -> None:
-        """Keep candidates; when there are many, keep those that may still be among the best."""
-        starts = np.array([piece.start for piece in self._pieces])
-        ends = np.searchsorted(rows, np.append(starts[1:], self._used))
-        begin = 0
-        for piece, end in zip(self._pieces, ends.tolist(), strict=True):
-            if end > begin:
-                part = slice(begin, end)
-                found = _Waiting(piece, rows[part] - piece.start, queries[part], scores[part])
-                self._waiting.append(found if piece.wanted is None else found.kept(piece.wanted[found.places]))
-            begin = end
-        if self._waiting_count > self._enough or len(self._waiting) > _WAITING_BLOCKS:
-            self._trim()
-            if self._waiting_count > self._enough or len(self._waiting) > _WAITING_BLOCKS:
-                self._ask()
+    def _wait(self, piece: _Piece, limits: NDArray[np.float32]) -> None:
+        """Keep the candidates of a piece."""
+        scores = self._scores[piece.start : piece.start + len(piece.rows)]
+        while True:
+            places, asking, found = self._room
+            count = kernel.candidates(scores, piece.scale, piece.shift, limits, places, asking, found)
+            if count <= len(places):
+                break
+            self._room = _room(count)
+        if not count:
+            return
+        waiting = _Waiting(piece, places[:count].copy(), asking[:count].copy(), found[:count].copy())
+        self._waiting.append(waiting if piece.wanted is None else waiting.kept(piece.wanted[waiting.places]))
 
     @property
     def _waiting_count(self) -> int:
@@ -330,25 +349,33 @@ class Scan:
         """Rank the candidates exactly."""
         if not self._waiting:
             return
-        self._best.offer(
-            np.concatenate([one.asking for one in self._waiting]),
-            np.concatenate([one.piece.ordinals_of(one.places) for one in self._waiting]),
-            np.concatenate([self._ranks(one.piece.rows, one.places, one.asking) for one in self._waiting]),
-        )
+        asking = np.concatenate([one.asking for one in self._waiting])
+        ordinals = np.concatenate([one.piece.ordinals_of(one.places) for one in self._waiting])
+        if asking.size * self._queries.shape[1] <= _VALUES_AT_ONCE:
+            # Few of many blocks: put together first.
+            rows = np.concatenate([one.piece.rows[one.places] for one in self._waiting])
+            ranks = rank_values(rows, self._queries[asking], self._metric)
+        else:
+            ranks = np.concatenate([self._ranks(one) for one in self._waiting])
+        self._best.offer(asking, ordinals, ranks)
         self._waiting = []
         full = self._best.full
         self._lower[full] = np.maximum(self._lower, self._scaled(self._best.ranks[:, -1]))[full]
 
-    def _ranks(self, rows: Matrix, places: Ordinals, asking: Ordinals) -> Scores:
-        ranks = np.empty(len(places), np.float64)
-        step = 8192
-        for start in range(0, len(places), step):
+    def _ranks(self, one: _Waiting) -> Scores:
+        ranks = np.empty(len(one.places), np.float64)
+        step = max(1, _VALUES_AT_ONCE // self._queries.shape[1])
+        for start in range(0, len(ranks), step):
             part = slice(start, start + step)
-            ranks[part] = rank_values(rows[places[part]], self._queries[asking[part]], self._metric)
+            ranks[part] = rank_values(one.piece.rows[one.places[part]], self._queries[one.asking[part]], self._metric)
         return ranks
+
+
+def _room(count: int) -> tuple[Ordinals, Ordinals, NDArray[np.float32]]:
+    """Memory for so many candidates: rows, queries, scores."""
+    return np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.float32)
 
 
 def _rounded_down(bounds: Scores) -> NDArray[np.float32]:
     """As float32, so that a bound never passes over what it should let through."""
-    with np.errstate(over="ignore"):
-        return np.nextafter(bounds.astype(np.float32), np.float32(-np.inf))
+    return np.nextafter(bounds.astype(np.float32), np.float32(-np.inf))

@@ -303,3 +303,24 @@ def test_records_that_no_delta_touched_are_not_read(monkeypatch):
     (step,) = consumer.changes(1)
     assert list(step) == [Patch("Movie", 0, "score", 9.0)]
     assert read and max(read) <= 2
+
+
+def test_fields_are_named_by_their_numbers_on_the_wire_if_asked():
+    dataset = Dataset.create(open_store("memory:"), Model.parse(MODEL))
+    with dataset.producer(versions=count_up) as producer:
+        producer.publish(tables={"Movie": [movie(cast=[{"name": "A"}])]})
+        producer.publish(tables={"Movie": [movie(title="New", cast=[{"name": "B"}])]})
+    registry = dataset.registry
+    feed = dataset.changes(1, references=True)
+    found = PatchBatch.from_bytes(feed.to_bytes())
+    assert found.has_references
+    paths = found.resolved(lambda reference: registry.descriptor(reference.index, reference.version).path)
+    assert list(paths) == list(feed.patches())
+    assert not PatchBatch.from_bytes(dataset.changes(1).to_bytes()).has_references
+
+
+def test_without_a_registry_fields_are_named_by_their_paths(tmp_path):
+    store = chain([movie()], [movie(title="New")])
+    (patch,) = PatchBatch.from_bytes(Dataset.open(store).changes(1, references=True).to_bytes())
+    assert patch.path == "title"
+    assert not list(store.list("registry/"))

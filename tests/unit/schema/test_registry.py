@@ -369,6 +369,43 @@ def test_in_a_batch_one_refused_call_does_not_hurt_the_others():
     assert journal.calls == [1, 2]  # both that waited are in one write
 
 
+def test_an_interrupt_reaches_its_own_thread_and_the_others_hear_that_no_answer_came():
+    class Interrupted(Kept):
+        def __init__(self):
+            super().__init__()
+            self.started, self.gate = threading.Event(), threading.Event()
+
+        def append(self, state, records):
+            self.started.set()
+            self.gate.wait(10)
+            if len(records) > 1:
+                raise KeyboardInterrupt
+            return super().append(state, records)
+
+    journal = Interrupted()
+    registry = Registry(journal=journal, durability="batch")
+    ends = []
+
+    def call(path):
+        try:
+            ends.append(registry.register(path, INT))
+        except BaseException as error:
+            ends.append(type(error).__name__)
+
+    threads = [threading.Thread(target=call, args=(path,)) for path in ("a", "b", "c")]
+    threads[0].start()
+    journal.started.wait(10)
+    for thread in threads[1:]:
+        thread.start()
+    while len(registry._waiting) < 2:
+        pass
+    journal.gate.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, ends)) == ["0", "CommitUnknownError", "KeyboardInterrupt"]
+    assert registry.register("b", INT) == 1
+
+
 def test_readers_never_see_half_a_change_while_fields_and_versions_are_added():
     registry = Registry(max_versions=4)
     registry.register("f0", INT)

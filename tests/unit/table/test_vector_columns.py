@@ -330,3 +330,19 @@ def test_rows_with_one_hash_are_still_compared(monkeypatch):
     column = pa.array([[1.0] * 16, [2.0] * 16, [1.0] * 16], pa.list_(pa.float32(), 16))
     codes = value_codes(column)
     assert codes[0] == codes[2] != codes[1]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.float64())], ids=str)
+def test_lists_with_nulls_become_vectors_in_every_slice(kind):
+    column = pa.array([[1, 2, 3, 4], None, [5, 6, 7, 8], None, None, [9, 10, 11, 12]], kind)
+    for start in range(6):
+        for stop in range(start, 7):
+            table = make_table()
+            piece = column.slice(start, stop - start)
+            # As a stream has it: buffers of its own, none where there are no elements.
+            sink = pa.BufferOutputStream()
+            given = pa.table({"id": pa.array(range(start, stop), pa.int64()), "embedding": piece})
+            with pa.ipc.new_stream(sink, given.schema) as writer:
+                writer.write_table(given)
+            table.append(pa.ipc.open_stream(sink.getvalue()).read_all())
+            assert list(vectors(table).values()) == column.to_pylist()[start:stop]

@@ -282,6 +282,16 @@ def test_an_empty_column_and_one_that_grows_from_it():
     assert index.search(after, after[9], 1).neighbours.ordinals.tolist() == [[9]]
 
 
+def test_a_column_of_another_size_is_searched_exactly_and_built_anew():
+    rng = np.random.default_rng(29)
+    index = made(column(clustered(rng, 500)))
+    wider = column(clustered(rng, 500, DIMENSIONS + 2))
+    assert "dimensions" in index.search(wider, wider[3], 1).way
+    index.follow(wider)
+    assert index.counts.builds == 2
+    assert index.search(wider, wider[3], 1).neighbours.ordinals.tolist() == [[3]]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_searches_and_follows():
     rng = np.random.default_rng(26)

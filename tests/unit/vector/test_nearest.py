@@ -244,9 +244,9 @@ def test_blocks_in_any_order_and_of_any_size_give_the_same():
     queries[~queries.any(axis=1)] = 1
     answers = set()
     for size, metric in itertools.product((1, 7, 300), (Metric.L2,)):
-        scan = Scan(queries, 8, metric)
-        for start in reversed(range(0, 300, size)):
-            block = rows[start : start + size]
-            scan.add(block, measure(block), first=start)
-        answers.add(scan.finish().ordinals.tobytes())
+        with Scan(queries, 8, metric) as scan:
+            for start in reversed(range(0, 300, size)):
+                block = rows[start : start + size]
+                scan.add(block, measure(block), first=start)
+            answers.add(scan.finish().ordinals.tobytes())
     assert len(answers) == 1

@@ -1,6 +1,7 @@
 """The nearest records of a consumer."""
 
 import pickle
+import sys
 import threading
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,7 +12,7 @@ import pytest
 
 from deltaic.consumer.consumer import Consumer
 from deltaic.consumer.longevity import Longevity
-from deltaic.errors import InputError, MissingKeyError, NotFoundError
+from deltaic.errors import InputError, MissingExtraError, MissingKeyError, NotFoundError
 from deltaic.index.conditions import between
 from deltaic.producer import Producer, count_up
 from deltaic.schema.annotations import Vector, key
@@ -208,6 +209,16 @@ def test_a_state_that_may_be_dropped_can_be_searched_while_it_is_loaded(chain, c
         guarded.nearest("Movie", "embedding", query, 3).scores
         == consumer.nearest("Movie", "embedding", query, 3).scores
     )
+
+
+def test_without_usearch_an_index_is_refused_and_nothing_is_left_behind(chain, consumer, monkeypatch):
+    monkeypatch.setitem(sys.modules, "usearch.index", None)
+    with pytest.raises(MissingExtraError, match="deltaic\\[vector\\]"):
+        consumer.nearest("Movie", "embedding", vector(1), index="hnsw")
+    assert consumer.approximate_indexes() == {}
+    chain.publish(movies(10))
+    consumer.refresh()
+    assert consumer.listener_errors == 0
 
 
 class TestWithAnIndex:

@@ -169,7 +169,8 @@ class TestTable:
         assert found.table["id"].to_pylist() == ids
         assert np.allclose(found.scores, [scores[number] for number in ids], atol=1e-6)
         assert np.allclose(found.table["_distance"].to_pylist(), [1 - scores[number] for number in ids])
-        assert "59 vectors" in str(found.explain) or "60 vectors" in str(found.explain)
+        assert (found.hits, found.limited) == (59, True) and "vectors were compared" in str(found.explain)
+        assert table.nearest("embedding", query, 59).limited is False
 
     def test_a_predicate_and_deleted_rows_are_left_out(self, table):
         query = vector(6000).astype(np.float64)

@@ -366,6 +366,39 @@ def test_a_state_limit_refuses_vectors_that_do_not_fit(store: LocalStore) -> Non
     Consumer(store, limits=Limits(max_state_bytes=32 << 20)).refresh()
 
 
+def test_no_changed_byte_of_a_part_changes_a_vector_unseen(store: LocalStore) -> None:
+    chain = VectorChain(store, record=False)
+    chain.publish(TITLES, rows(1))
+    chain.publish({**TITLES, 3: "Solaris"}, rows(2))
+    whole = chain.files["vector-2-delta.1"]
+    refused = 0
+    places = range(0, len(whole), 3)
+    for place in places:
+        store.put("vector-2-delta.1", whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
+        consumer = Consumer(store, share=False)
+        consumer.refresh(1)
+        refresh = consumer.refresh(2)
+        assert same_vectors(consumer.state, chain.states[2]), place
+        refused += bool(refresh.failures)
+    assert refused == len(places), "every byte counts, though nothing was announced of the file"
+
+
+def test_a_state_is_shared_by_itself_if_its_vectors_are_large(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deltaic.consumer.arena.arena_roots", lambda: [tmp_path / "arenas"])
+    chain = VectorChain(store)
+    chain.publish(TITLES, {number: np.random.default_rng(number).standard_normal(512) for number in TITLES})
+    blob, part = len(chain.files["snapshot-1"]), len(chain.files["vector-1-snapshot"])
+    assert part > 10_000 > blob - 8_000
+    for limit, shared in ((blob + part, True), (blob + part + 1, False)):
+        monkeypatch.setattr("deltaic.consumer.sharing.SHARED_FROM_BYTES", limit)
+        consumer = Consumer(store, share="auto")
+        consumer.refresh()
+        assert consumer.status().shared == shared
+        assert same_vectors(consumer.state, chain.states[1])
+
+
 # Filters.
 
 

@@ -1,8 +1,9 @@
 """What a producer publishes with vectors, as its consumers have it: in parts, inside records, quantised."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -134,11 +135,14 @@ def test_a_model_that_gains_and_loses_a_vector_column_is_followed(tmp_path: Path
 
     first, second, third = publish(Plain, False), publish(Movie, True), publish(Plain, False)
     consumer = Consumer(tmp_path)
-    for version, has in ((first, False), (second, True), (third, False), (second, True), (first, False)):
+    for version, has in ((first, False), (second, True), (first, False), (second, True), (third, False)):
         consumer.refresh(version)
         assert (("Movie", "embedding") in consumer.state.vectors) == has, version
         if has:
             assert consumer["Movie"][3].embedding.tolist() == [3.0] * DIMENSIONS
+    fresh = Consumer(tmp_path)
+    fresh.refresh(second)
+    assert fresh["Movie"][3].embedding.tolist() == [3.0] * DIMENSIONS
 
 
 @pytest.mark.parametrize("form", ["part", "bytes"])
@@ -151,3 +155,16 @@ def test_a_published_state_that_is_split_and_combined_keeps_its_vectors(tmp_path
         consumer.state.vectors["Movie", "embedding"]
     )
     assert vectors_of(combine([consumer.state]))["Movie", "embedding"].dimensions == DIMENSIONS
+
+
+def test_every_program_of_the_page_runs(project_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("polars")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    blocks = re.findall(r"```python\n(.*?)```", (project_root / "docs/vector-columns.md").read_text(), re.DOTALL)
+    assert len(blocks) == 5
+    for block in blocks:
+        exec(compile(block, "vector-columns.md", "exec"), names)
+    assert names["movie"].embedding.tolist() == pytest.approx([0.1, 0.2, 0.3, 0.9])
+    assert names["found"]["Movie"].fields["embedding"].changed == 1

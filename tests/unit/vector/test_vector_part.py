@@ -1,5 +1,6 @@
 """Vector parts by themselves: the bytes of the format page, every fault by its name, and the memory of a refresh."""
 
+import json
 import re
 import struct
 import tracemalloc
@@ -287,3 +288,17 @@ def test_reading_the_header_alone_tells_where_a_part_leads():
     part = read_part(made())
     assert (part.header.delta, part.header.origin_tag, part.header.destination_tag) == (True, 0x11, 0x22)
     assert [reader.head.key for reader in part.columns()] == [KEY]
+
+
+def test_show_prints_what_a_part_holds(tmp_path, capsys, project_root):
+    pytest.importorskip("typer")
+    from deltaic.cli import main
+
+    (tmp_path / "part").write_bytes(page_examples(project_root)[1])
+    assert main(["vector", "show", str(tmp_path / "part")]) == 0
+    assert "from state 0000000000000011 to 0000000000000022" in capsys.readouterr().out
+    assert main(["vector", "show", "--json", str(tmp_path / "part")]) == 0
+    shown = json.loads(capsys.readouterr().out)["columns"][0]
+    assert (shown["column"], shown["vectors"], shown["moved"], shown["changed"]) == ("Movie.embedding", 2, 1, 1)
+    (tmp_path / "part").write_bytes(page_examples(project_root)[1][:-8])
+    assert main(["vector", "show", str(tmp_path / "part")]) == 1

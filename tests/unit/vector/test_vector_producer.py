@@ -13,16 +13,17 @@ import pyarrow.compute as pc
 import pytest
 
 from deltaic.errors import ChecksumError, InputError, NotFoundError, SchemaError, ValidationError
-from deltaic.producer import BlobCleaner, Producer, count_up
+from deltaic.producer import BlobCleaner, Producer, count_up, patch_chain
 from deltaic.producer.cleaner import clean_chain
 from deltaic.producer.compaction import CompactionLimits
-from deltaic.producer.restoring import load_version
+from deltaic.producer.restoring import load_version, read_blob
 from deltaic.producer.validators import Candidate, ValidationResult
 from deltaic.schema.annotations import Vector, key
 from deltaic.schema.model import Model
 from deltaic.schema.types import FieldType
 from deltaic.state.read import ReadState
 from deltaic.storage.announcement import Announcements
+from deltaic.storage.chain import BlobName
 from deltaic.storage.store import Store
 from deltaic.storage.urls import open_store
 from deltaic.vector import VECTORS_TAG, VectorStorage, missing_columns, with_vectors
@@ -567,6 +568,28 @@ def test_vectors_of_records_that_others_refer_to_are_collected_too(store):
     ]
     with pytest.raises(InputError, match="Actor 2"):
         producer.publish([Film(1, [one, two], None), Film(2, [Actor(2, [0.0, 0.0])], None)])
+
+
+def test_a_bridge_over_a_broken_chain_carries_the_vectors(store):
+    numbers = iter((10, 20, 30, 40))
+    with Producer(store, Model.of(Movie), versions=lambda previous: next(numbers)) as producer:
+        producer.publish(movies(*map(vector, range(20))))
+        producer.publish([Movie(n, f"x{n}", vector(n, 1)) for n in range(5, 30)])
+        last = [*movies(vector(7), NAN, None), *(Movie(n, f"y{n}", vector(n, 2)) for n in range(15, 40))]
+        producer.publish(last)
+    for info in list(store.list()):
+        if "delta-" in info.key:
+            store.delete(info.key)
+    patch = patch_chain(store, 10, 30)
+    assert patch.through_version == 29 and len([name for name in patch.blobs if name.startswith("vector")]) == 4
+    announcements = Announcements(store)
+    state = first = load_version(store, announcements, 10)
+    for step in ((10, 29), (29, 30)):
+        state = read_blob(store, announcements, BlobName.delta(*step), state)
+        assert by_key(state) == {each.id: patterns(each.embedding) for each in last}
+    for step in ((30, 29), (29, 10)):
+        state = read_blob(store, announcements, BlobName.delta(*step), state)
+    assert by_key(state) == by_key(first) and state.vectors[KEY].same_as(first.vectors[KEY])
 
 
 def test_a_folder_keeps_parts_like_any_store(tmp_path: Path):

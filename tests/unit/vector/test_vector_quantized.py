@@ -43,20 +43,30 @@ def test_a_vector_is_off_by_at_most_half_a_step_of_its_range(store, quantization
 
 
 @pytest.mark.parametrize("quantization", MODES)
+def test_many_lossy_versions_do_not_drift(quantization):
+    drift(quantization, 100)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("quantization", MODES)
 def test_a_thousand_lossy_versions_do_not_drift(quantization):
+    drift(quantization, 1_000)
+
+
+def drift(quantization: str, versions: int) -> None:
+    """Small changes, version after version; each time the vectors are near to what was given."""
     store = open_store("memory:")
     storage = VectorStorage(quantization=quantization, refresh_every=None)
     options: dict[str, Any] = {"versions": count_up, "snapshot_every": 10_000, "integrity": "off", "header_file": False}
     producer = Producer(store, model_of(16), vectors=storage, **options)
     random = np.random.default_rng(1)
     matrix = wide(5, 16)
-    for step in range(1_000):
-        matrix[random.integers(5), random.integers(16)] += np.float32(random.normal() / 50)
+    for _ in range(versions):
+        matrix[random.integers(5), random.integers(16)] += np.float32(random.normal())
         producer.publish(table(matrix))
-        if step % 100 == 99:
-            off = np.abs(matrix_of(producer, 5).astype(np.float64) - matrix).max(axis=1)
-            assert (off <= error_bounds(matrix, storage)).all()
-    assert producer.version is not None and producer.version > 100
+        off = np.abs(matrix_of(producer, 5).astype(np.float64) - matrix).max(axis=1)
+        assert (off <= error_bounds(matrix, storage)).all()
+    assert producer.version is not None and producer.version > versions * 0.7
 
 
 def test_the_bytes_of_quantized_columns(store):
@@ -111,7 +121,7 @@ def test_a_vector_comes_whole_again_after_so_many_lossy_changes(store):
     matrix = wide(2, 8)
     exact = []
     for step in range(8):
-        matrix[0, step] += 5
+        matrix[0] = wide(9, 8)[step]
         # The title moves the record: the count goes with the vector.
         producer.publish(table(matrix, [f"film {step}", "film"]))
         exact.append(matrix_of(producer, 2)[0].tobytes() == matrix[0].tobytes())

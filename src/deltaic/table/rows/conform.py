@@ -257,10 +257,29 @@ def _retyped(values: Any, kind: Any) -> Any:
         inner = _retyped(_inner(values, values.values), kind.value_type)
         return made.from_arrays(_offsets(values, pa.int64() if large else pa.int32()), inner, type=kind)
     if kinds.is_fixed_size_list(kind) and _is_list(source):
-        return values.cast(pa.list_(kind.value_field.with_type(source.value_type), kind.list_size)).cast(kind)
+        return _fixed_lists(values, kind)
     if kinds.is_float16(kind) or kinds.is_float16(source):
         return _half(values, kind)
     return values.cast(kind, safe=True)
+
+
+def _fixed_lists(values: Any, kind: Any) -> Any:
+    """Lists as lists of one size. Arrow's own cast crashes on some columns with nulls, so it is not asked."""
+    size, count = kind.list_size, len(values)
+    offsets = np.asarray(values.offsets.to_numpy(), np.int64)
+    valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool)
+    if (np.diff(offsets)[valid] != size).any():
+        raise ValueError(f"a list has not {size} elements")
+    if valid.all():
+        inner = values.values.slice(int(offsets[0]) if count else 0, count * size)
+    elif valid.any():
+        # What stands in the place of a null list is some list; nobody looks there.
+        starts = np.where(valid, offsets[:-1], offsets[:-1][valid][0])
+        inner = values.values.take(pa.array((starts[:, None] + np.arange(size)).reshape(-1)))
+    else:
+        inner = pa.nulls(count * size, values.type.value_type)
+    mask = None if valid.all() else pa.array(~valid)
+    return pa.FixedSizeListArray.from_arrays(_retyped(inner, kind.value_type), type=kind, mask=mask)
 
 
 def _half(values: Any, kind: Any) -> Any:

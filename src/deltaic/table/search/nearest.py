@@ -49,7 +49,7 @@ def nearest_in(
     """The nearest rows, with `_score` and `_distance`; see `Searcher.nearest`."""
     started = time.perf_counter()
     metric, k = Metric.named(metric), check_count(k)
-    execution, found = _scanned(searcher, column, query, k, where, metric, deadline_seconds)
+    execution, found, total = _scanned(searcher, column, query, k, where, metric, deadline_seconds)
     hits = _as_hits(execution, found)
     table = searcher._table(execution, hits, searcher._chosen(columns))
     _, scores = found.of(0)
@@ -60,7 +60,7 @@ def nearest_in(
         return _explained(searcher, execution, f"nearest by {metric} of {column}", found.compared, seconds)
 
     ids = tuple(split.cached.split_id for split in execution.splits)
-    return SearchResult(table, False, len(hits), explain, ids, hits.splits, hits.rows)
+    return SearchResult(table, total > k, total, explain, ids, hits.splits, hits.rows)
 
 
 def hybrid_in(
@@ -84,14 +84,15 @@ def hybrid_in(
     count = max(_CANDIDATES, 10 * k) if candidates is None else check_count(candidates)
     by_text, bound, shown = searcher._execution(text, where, deadline_seconds, ranking=True)
     hits = by_text.top(count)
-    by_vector, found = _scanned(searcher, column, query, count, where, metric, deadline_seconds)
+    by_vector, found, _ = _scanned(searcher, column, query, count, where, metric, deadline_seconds)
     near = _as_hits(by_vector, found)
     # Each side counts the splits that it looked at; ids are the same for both.
     ids = tuple(dict.fromkeys(split.cached.split_id for one in (by_text, by_vector) for split in one.splits))
     place = {split_id: number for number, split_id in enumerate(ids)}
     order = reciprocal_rank(
         [_rows(by_text, hits, place), _rows(by_vector, near, place)], weights=weights, constant=constant
-    )[:k]
+    )
+    limited, order = len(order) > k, order[:k]
     known = {split.cached.split_id: split for one in (by_text, by_vector) for split in one.splits}
     both = Execution(bound, [known[split_id] for split_id in ids], by_text._joined, searcher.limits, by_text.deadline)
     fused = Hits(
@@ -108,7 +109,7 @@ def hybrid_in(
         near_text = f"{shown}, and nearest by {metric} of {column}"
         return _explained(searcher, by_text, near_text, found.compared, seconds, way=by_text.way)
 
-    return SearchResult(table, False, None, explain, ids, fused.splits, fused.rows)
+    return SearchResult(table, limited, None, explain, ids, fused.splits, fused.rows)
 
 
 def _rows(execution: Execution, hits: Hits, place: dict[str, int]) -> list[tuple[int, int]]:
@@ -124,7 +125,8 @@ def _scanned(
     where: Predicate | str | None,
     metric: Metric,
     deadline_seconds: float | None,
-) -> tuple[Execution, Neighbours]:
+) -> tuple[Execution, Neighbours, int]:
+    """The neighbours of a query, and among how many rows they were looked for."""
     column = searcher._chosen([name])[0]
     dimensions = _dimensions(column)
     queries, single = as_queries(query, dimensions, metric)
@@ -133,12 +135,12 @@ def _scanned(
     execution, _, _ = searcher._execution(None, where, deadline_seconds)
     matches = [None] * len(execution.splits) if where is None else list(execution.matches())
     total = sum(split.num_rows for split in execution.splits)
-    scan = Scan(queries, max(1, min(k, total)), metric)
-    start = 0
-    for split, rows in zip(execution.splits, matches, strict=True):
-        _scan_split(scan, split, column, rows, start, execution)
-        start += split.num_rows
-    return execution, scan.finish()
+    start = wanted = 0
+    with Scan(queries, max(1, min(k, total)), metric) as scan:
+        for split, rows in zip(execution.splits, matches, strict=True):
+            wanted += _scan_split(scan, split, column, rows, start, execution)
+            start += split.num_rows
+        return execution, scan.finish(), wanted
 
 
 def _dimensions(column: SearchColumn) -> int:
@@ -155,15 +157,15 @@ def _scan_split(
     rows: NDArray[np.int64] | None,
     start: int,
     execution: Execution,
-) -> None:
-    """Look through a split; its row r is the ordinal `start` + r."""
+) -> int:
+    """Look through a split, whose row r is the ordinal `start` + r; gives how many rows count."""
     wanted = np.ones(split.num_rows, np.bool_)
     if rows is not None:
         wanted[:] = False
         wanted[rows] = True
     if split.alive is not None:
         wanted &= split.alive
-    first = 0
+    first = counted = 0
     for chunk in split.column(column).chunks:
         if not len(chunk) or chunk.null_count == len(chunk):
             first += len(chunk)
@@ -172,12 +174,14 @@ def _scan_split(
         flags = wanted[first : first + len(chunk)]
         if valid is not None:
             flags = flags & valid
+        counted += int(flags.sum())
         for begin in range(0, len(chunk), _BLOCK_ROWS):
             execution.deadline.check("while vectors were compared")
             _scan_block(
                 scan, matrix[begin : begin + _BLOCK_ROWS], flags[begin : begin + _BLOCK_ROWS], start + first + begin
             )
         first += len(chunk)
+    return counted
 
 
 def _scan_block(scan: Scan, block: NDArray[np.float32], flags: NDArray[np.bool_], first: int) -> None:
