@@ -1,4 +1,4 @@
-"""A process that is killed at any store call of `dataset.patch`: all patches or none of them; the next call completes."""
+"""A process that is killed at any store call of `dataset.patch`: all patches or none; the next call completes."""
 
 import os
 import shutil

@@ -31,7 +31,10 @@ def frames() -> list[bytes]:
         *(Patch("Movie", key, "year", 1900 + key * key) for key in range(40)),
         *(Patch("Movie", (f"k{key}", key), "title", f"text ä {key}", previous="x") for key in range(20)),
         *(Patch("Movie", key, f"cast[{key}].name", None if key % 3 else "n") for key in range(9)),
-        *(Patch("Movie", key, f'ratings{{"k{key}"}}.score', key / 7, timestamp=key << 20, source="eu") for key in range(9)),
+        *(
+            Patch("Movie", key, f'ratings{{"k{key}"}}.score', key / 7, timestamp=key << 20, source="eu")
+            for key in range(9)
+        ),
         *(Patch("Movie", key, f"tags[{key}:{key + 3}]", ["a", None, {"b": [1.5]}]) for key in range(5)),
         *(Patch("Movie", key, f"tags[{key},{key + 9}]", b"\0\xff") for key in range(5)),
         *(Patch("Movie", key, f"tags[{key}:{key + 2},40:50]", bool(key % 2)) for key in range(5)),

@@ -27,9 +27,14 @@ class Tables:
         self.vectors = set(state.vectors)
         self.keyed: dict[str, dict[Any, Any]] = {}
         self.bags: dict[str, list[Any]] = {}
+        self.alone: set[str] = set()
+        """Types that no other type refers to: their records come and go by themselves."""
+        referenced = {link for schema in self.schemas.values() for link in schema.references() if link != schema.name}
         for name in root_types(self.schemas.values()):
             ordinals = state[name].populated.ordinals()
             values = [record_value(state, name, ordinal) for ordinal in ordinals.tolist()]
+            if name not in referenced:
+                self.alone.add(name)
             if declared_key(state, name) is None:
                 self.bags[name] = values
             else:

@@ -39,7 +39,10 @@ def deltas(draw: Any) -> VectorDelta:
 
 @st.composite
 def patches(draw: Any) -> Patch:
-    stamps = {"timestamp": draw(st.none() | st.integers(0, 2**64 - 1)), "source": draw(st.none() | st.just("eu") | texts)}
+    stamps = {
+        "timestamp": draw(st.none() | st.integers(0, 2**64 - 1)),
+        "source": draw(st.none() | st.just("eu") | texts),
+    }
     if stamps["source"] == "":
         stamps["source"] = None
     previous = draw(st.one_of(st.just(MISSING), st.just(ABSENT), scalars))
@@ -48,7 +51,9 @@ def patches(draw: Any) -> Patch:
         return Patch("Movie", draw(keys), draw(places), draw(deltas()), operation=operation, **stamps)
     if operation.of_record:
         value = draw(st.dictionaries(plain_texts, nested, max_size=3)) if operation is Operation.PUT else None
-        return Patch(draw(st.sampled_from(["Movie", "Film"])), draw(keys), "", value, previous, operation=operation, **stamps)
+        return Patch(
+            draw(st.sampled_from(["Movie", "Film"])), draw(keys), "", value, previous, operation=operation, **stamps
+        )
     value = draw(scalars | nested) if operation is Operation.SET else None
     return Patch("Movie", draw(keys), draw(places), value, previous, operation=operation, **stamps)
 
@@ -58,7 +63,11 @@ def told(patch: Patch) -> str:
     value: Any = patch.value
     if isinstance(value, VectorDelta):
         empty = not len(value.indices)
-        parts = [value.indices.tolist(), value.words.tolist(), None if value.prev is None or empty else value.prev.tolist()]
+        parts = [
+            value.indices.tolist(),
+            value.words.tolist(),
+            None if value.prev is None or empty else value.prev.tolist(),
+        ]
         value = [value.dims, *parts, value.relative and not empty]
     return repr((patch.type_name, patch.key, patch.path, value, patch.previous, patch.timestamp, patch.source))
 

@@ -14,7 +14,6 @@ from deltaic.producer.patch_records import PatchRules
 from deltaic.producer.references import ReferenceCounts
 from deltaic.schema.model import Model
 from deltaic.wire.patches import ABSENT, Operation, Patch, PatchBatch
-
 from tests.properties.patch_model import Plain, Refused, canonical, found, taken_apart
 
 SCHEMAS = """
@@ -31,7 +30,8 @@ ListOfActor List<Actor>;
 ListOfString List<String>;
 Studio { String name; Actor head; }
 Movie @PrimaryKey(id, part) {
-  int id; String part; String title; string code; int year; long views; float rate; double mass; boolean seen; bytes raw;
+  int id; String part; String title; string code; int year; long views; float rate; double mass; boolean seen;
+  bytes raw;
   Studio studio; ListOfActor cast; ListOfString tags; SetOfString genres; SetOfAward awards;
   MapOfStringToRating ratings; MapOfIntegerToString counts;
 }
@@ -113,7 +113,9 @@ def patches(draw: Any) -> Patch:
         return Patch("Movie", key, operation=Operation.REMOVE)
     path, values, nullable = draw(places())
     if path.startswith("awards{") and path.endswith(".year") and kind == "set":
-        return Patch("Movie", key, path.removesuffix(".year"), draw(st.fixed_dictionaries({"name": st.just(path[8:-7])})))
+        return Patch(
+            "Movie", key, path.removesuffix(".year"), draw(st.fixed_dictionaries({"name": st.just(path[8:-7])}))
+        )
     if kind == "delete":
         return Patch("Movie", key, path, operation=Operation.DELETE)
     value = draw(st.none() | values) if nullable else draw(values)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from deltaic.kernels import vectorsum as compiled
 from deltaic.kernels.plain import vectorsum as plain_twin
 from deltaic.producer import Producer, count_up
+from deltaic.producer.compaction import CompactionLimits
 from deltaic.producer.restoring import load_version
 from deltaic.schema.model import Model
 from deltaic.state.bitset import OrdinalSet
@@ -98,7 +99,7 @@ def test_every_version_holds_the_vectors_that_were_given(steps, order, snapshot_
         wanted = {number: held for number, (_, held) in content.items()}
         assert by_key(producer.state) == wanted
         if how == "compacted":
-            producer.compact()
+            producer.compact(CompactionLimits(1, 0))
             assert by_key(producer.state) == wanted
         published[producer.version] = wanted
     walked = walk_plainly(store) if published else {}

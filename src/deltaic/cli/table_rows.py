@@ -365,6 +365,9 @@ def _json_rows(path: Path, schema: Any) -> Any:
 def _plain_type(kind: Any) -> Any:
     import pyarrow as pa
 
+    if pa.types.is_fixed_size_list(kind):
+        # No reader of text formats makes these; the table does, and says which row has another size.
+        return pa.list_(kind.value_field)
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 

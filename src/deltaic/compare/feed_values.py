@@ -22,7 +22,7 @@ from deltaic.state.columns import Column, Rows, read_column
 from deltaic.state.ingest_plan import wrapped_type
 from deltaic.state.logical_arrow import logical_column
 from deltaic.state.read import ReadState
-from deltaic.state.records import is_boxed, records_of
+from deltaic.state.records import Reference, is_boxed, records_of
 
 Ordinals = NDArray[np.int64]
 Places = NDArray[np.int64]
@@ -91,6 +91,8 @@ class RecordValues:
             None if ordinal < 0 else stands_for(name, view[ordinal].to_python(max_depth=_MAX_DEPTH))
             for ordinal in self.ordinals.tolist()
         ]
+        if any(link not in self.state for data in self.state.types.values() for link in data.schema.references()):
+            found = [_without_links(value) for value in found]
         if wrapped_type(self.state.types[name].schema) is None:
             return found
         # A type {value} in between only keeps what is null inside a collection.
@@ -231,6 +233,15 @@ class MapKeys:
 
 Selectors = Indices | MapKeys
 """What a placeholder of a path stands for, place by place."""
+
+
+def _without_links(value: Any) -> Any:
+    """A value without references to types that are not loaded, which say nothing to anybody else."""
+    if isinstance(value, dict):
+        return {key: _without_links(each) for key, each in value.items() if not isinstance(each, Reference)}
+    if isinstance(value, list):
+        return [_without_links(each) for each in value if not isinstance(each, Reference)]
+    return value
 
 
 def values_of(state: ReadState, type_name: str, ordinals: Ordinals, note: LogicalType | None = None) -> Values:

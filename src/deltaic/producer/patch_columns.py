@@ -31,10 +31,9 @@ def takes(model: Model, previous: ReadState, group: PatchGroup, route: Route) ->
     """True if a group can be applied by column."""
     schema = model.schemas.object_schema(group.type_name)
     if group.operation is Operation.VECTOR:
-        key = (group.type_name, route.steps[0].name)
-        held = previous.vectors.get(key)
+        known = (group.type_name, route.steps[0].name) in previous.vectors
         beside = schema.position(route.steps[0].name) < 0  # else its bytes are a field of the record
-        return route.vector is not None and len(route.steps) == 1 and held is not None and beside
+        return route.vector is not None and len(route.steps) == 1 and known and beside
     if group.operation not in (Operation.SET, Operation.DELETE) or route.vector is not None:
         return False
     if any(path.split(".")[0].removesuffix("!") == route.steps[0].name for path in schema.primary_key or ()):
@@ -56,10 +55,8 @@ def takes(model: Model, previous: ReadState, group: PatchGroup, route: Route) ->
         if step.wrapped or step.kind is StepKind.MEMBER or step.type_name in seen:
             return False
         seen.add(step.type_name)
-        if (
-            previous.types.get(step.type_name) is None
-            or previous.schemas[step.type_name] != model.schemas[step.type_name]
-        ):
+        held = previous.types.get(step.type_name)
+        if held is None or held.schema != model.schemas[step.type_name]:
             return False
         if step.kind is StepKind.FIELD:
             continue
@@ -72,8 +69,8 @@ def takes(model: Model, previous: ReadState, group: PatchGroup, route: Route) ->
         ):
             return False
     if route.boxed is not None:
-        known = previous.types.get(route.boxed)
-        return known is not None and known.schema == model.schemas[route.boxed] and route.boxed not in seen
+        box = previous.types.get(route.boxed)
+        return box is not None and box.schema == model.schemas[route.boxed] and route.boxed not in seen
     return True
 
 

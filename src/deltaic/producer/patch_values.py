@@ -74,7 +74,10 @@ def same_value(route: Route, found: Any, expected: Any) -> bool:
         return (found is ABSENT) == (expected is ABSENT) and (found is None) == (expected is None)
     if route.scalar is not None:
         return _kept(route.scalar, found, route.path) == _kept(route.scalar, expected, route.path)
-    return bool(plain(found) == plain(expected))
+    try:
+        return bool(plain(found) == plain(expected))
+    except RecursionError as error:
+        raise InputError(f"{route.path}: an expected value is nested too deep", "TooDeep") from error
 
 
 def plain(value: Any) -> Any:

@@ -70,7 +70,9 @@ class PatchReport:
         return self.mismatched + self.missing + self.stale
 
     def __str__(self) -> str:
-        where = "nothing changed" if self.version is None else f"version {self.version}"
+        where = "nothing changed" if self.table_version is None else f"table version {self.table_version}"
+        if self.version is not None:
+            where = f"version {self.version}"
         return f"{where}: {self.applied:,} of {self.patches:,} patches applied to {self.records:,} records"
 
 

@@ -87,11 +87,6 @@ class JournalFile:
     """Where the whole records end; what is behind is torn."""
     torn: bool
 
-    @property
-    def end(self) -> int:
-        """The sequence of the last record, or of the one before the file if it has none."""
-        return self.base + self.skipped + len(self.records)
-
 
 def journal_name(base: int) -> str:
     """The name of the file whose first record follows the record of that sequence."""

@@ -1,6 +1,8 @@
 """The change feed of consumers and datasets: which patches a step is, and what reading them costs."""
 
 import threading
+from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from deltaic.errors import ChainError, InputError, NotFoundError
 from deltaic.producer import Producer, count_up
 from deltaic.schema.model import Model
 from deltaic.state.columns import read_column
+from deltaic.state.filter import Filter
 from deltaic.storage.urls import open_store
 from deltaic.wire.patches import ABSENT, MISSING, Operation, Patch, PatchBatch
 
@@ -324,3 +327,65 @@ def test_without_a_registry_fields_are_named_by_their_paths(tmp_path):
     (patch,) = PatchBatch.from_bytes(Dataset.open(store).changes(1, references=True).to_bytes())
     assert patch.path == "title"
     assert not list(store.list("registry/"))
+
+
+def test_what_a_filter_leaves_out_is_not_told():
+    cast = [[{"name": name}] for name in "AB"]
+    store = chain([movie(cast=cast[0])], [movie(score=2.0, cast=cast[1]), movie(2, cast=cast[1], lead={"name": "C"})])
+    consumer = Consumer(store, share=False, filter=Filter.without("Actor"))
+    (step,) = consumer.changes(1)
+    put, changed = sorted(step, key=lambda patch: -patch.operation)
+    assert changed == Patch("Movie", 1, "score", 2.0)
+    assert put.key == 2 and "lead" not in put.value and put.value["cast"] == []
+    assert step.notes == ("type Actor is not loaded: what refers to it is not compared",)
+    assert list(PatchBatch.from_bytes(step.to_bytes())) == list(step)
+
+
+def test_a_consumer_that_is_held_elsewhere_begins_where_it_is(monkeypatch):
+    store = chain(*([movie(score=float(number))] for number in range(5)))
+    consumer = Consumer(store, share=False)
+    consumer.refresh(to=4)
+    fetched = []
+    get = type(store).get
+    monkeypatch.setattr(
+        type(store), "get", lambda self, key, **options: fetched.append(key) or get(self, key, **options)
+    )
+    assert [one.value for step in consumer.changes(4) for one in step] == [4.0]
+    assert not any(name.startswith("snapshot") for name in fetched)
+
+
+def test_values_are_what_they_stand_for_and_null_elements_are_null():
+    columns = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("day", pa.date32()),
+            ("price", pa.decimal128(10, 2)),
+            ("words", pa.list_(pa.string())),
+            ("days", pa.list_(pa.date32())),
+        ]
+    )
+    old = {
+        "id": 1,
+        "day": date(2024, 1, 31),
+        "price": Decimal("1.50"),
+        "words": ["a", None],
+        "days": [date(2024, 1, 1)],
+    }
+    new = {**old, "day": date(2024, 2, 1), "price": Decimal("2.25"), "words": [None, "b"], "days": [date(2024, 1, 2)]}
+    store = open_store("memory:")
+    with Producer(store, Model.from_arrow(columns, "Movie", key=("id",)), versions=count_up) as producer:
+        for row in (old, new):
+            producer.publish(pa.Table.from_pylist([row], schema=columns))
+    feed = Consumer(store, share=False).changes(1, before=True)
+    assert {one.path: (one.value, one.previous) for one in feed.patches()} == {
+        "day": (new["day"], old["day"]),
+        "price": (new["price"], old["price"]),
+        "words[0]": (None, "a"),
+        "words[1]": ("b", None),
+        "days[0]": (new["days"][0], old["days"][0]),
+    }
+    (step,) = feed.columns()
+    found = {group.place: pa.table(group)["after"].to_pylist() for group in step.groups}
+    assert found["Movie.day"] == [new["day"]] and found["Movie.price"] == [new["price"]]
+    on_the_wire = {one.path: one.value for one in PatchBatch.from_bytes(feed.to_bytes())}
+    assert on_the_wire["day"] == "2024-02-01" and on_the_wire["price"] == "2.25" and on_the_wire["words[0]"] is None

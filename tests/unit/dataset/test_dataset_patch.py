@@ -21,7 +21,9 @@ Actor { String name; int age; }
 ListOfActor List<Actor>;
 MapOfStringToString Map<String, String> @HashKey(value);
 SetOfString Set<String> @HashKey(value);
-Movie @PrimaryKey(id) { int id; String title; int year; ListOfActor cast; MapOfStringToString links; SetOfString genres; }
+Movie @PrimaryKey(id) {
+  int id; String title; int year; ListOfActor cast; MapOfStringToString links; SetOfString genres;
+}
 """
 )
 ROWS = [

@@ -1,4 +1,4 @@
-"""The compiled search for candidates and its plain twin agree."""
+"""The compiled products and the compiled search for candidates agree with their plain twins."""
 
 import numpy as np
 import pytest
@@ -44,3 +44,26 @@ def test_what_has_no_room_is_counted_and_not_written():
     for kernel in (compiled, plain):
         count = kernel.candidates(scores, none, none, np.zeros(2, np.float32), places[:3], queries[:3], found[:3])
         assert count == 10 and places.tolist() == [0, 0, 1, -1] and queries.tolist() == [0, 1, 0, -1]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 70), st.integers(1, 150))
+@settings(deadline=None, max_examples=100)
+def test_products_are_right_within_what_float32_can_be_off(seed, rows, dimensions):
+    rng = np.random.default_rng(seed)
+    matrix = rng.standard_normal((rows, dimensions)).astype(np.float32)
+    query = rng.standard_normal(dimensions).astype(np.float32)
+    bound = dimensions * 2.0**-24 * np.linalg.norm(matrix, axis=1) * np.linalg.norm(query) * 1.01
+    for kernel in (compiled, plain):
+        found = np.full(rows + 1, 7, np.float32)
+        kernel.products(matrix, query, found[:rows])
+        true = matrix.astype(np.float64) @ query.astype(np.float64)
+        assert (np.abs(found[:rows] - true) <= bound).all() and found[rows] == 7
+
+
+def test_a_product_with_a_nan_touches_its_own_row_only():
+    matrix = np.ones((3, 40), np.float32)
+    matrix[1, 33] = np.nan
+    for kernel in (compiled, plain):
+        found = np.zeros(3, np.float32)
+        kernel.products(matrix, np.ones(40, np.float32), found)
+        assert found[0] == found[2] == 40 and np.isnan(found[1])

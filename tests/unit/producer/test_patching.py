@@ -17,7 +17,7 @@ from deltaic.producer.patch_records import PatchRules
 from deltaic.producer.patching import patch
 from deltaic.schema.annotations import Logical, Vector, key
 from deltaic.schema.model import Model
-from deltaic.wire.patches import ABSENT, Operation, Patch
+from deltaic.wire.patches import ABSENT, Operation, Patch, PatchBatch, PatchColumn, PatchGroup
 from deltaic.wire.vectors import VectorDelta
 
 SCHEMAS = """
@@ -125,6 +125,16 @@ def test_elements_entries_ranges_and_members(producer: Producer) -> None:
     assert found[3]["ratings"] == {}
     assert found[1]["genres"] == ["h"] and set(found[2]["genres"]) == {"g", "h", "n"}
     assert [actor["age"] for actor in found[4]["cast"]] == [40, 40]
+
+
+def test_of_a_place_that_is_set_twice_in_a_group_the_last_value_counts_null_or_not(producer: Producer) -> None:
+    for values in (["x", None], [None, "x"], ["x", None, "y"], [None, "x", None]):
+        keys = (PatchColumn.of([1] * len(values)),)
+        for path in ("title", "studio.name"):
+            group = PatchGroup(Operation.SET, "Movie", len(values), keys, path, (), PatchColumn.of(values))
+            patch(producer, PatchBatch((group,)))
+        found = content(producer)[1]
+        assert found["title"] == values[-1] and found["studio"] == {"name": values[-1]}
 
 
 def test_records_without_a_key_come_and_go_as_a_whole(producer: Producer) -> None:
@@ -279,7 +289,13 @@ def offers(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Producer]
     with Producer(str(tmp_path), Model.of(Offer), versions=count_up, vectors=request.param) as made:
         made.publish(
             [
-                Offer(day, shop, Price(decimal.Decimal("1.50"), day), moment, [1.0, 2.0, 3.0, 4.0] if shop != "c" else None)
+                Offer(
+                    day,
+                    shop,
+                    Price(decimal.Decimal("1.50"), day),
+                    moment,
+                    [1.0, 2.0, 3.0, 4.0] if shop != "c" else None,
+                )
                 for shop in "abc"
             ]
         )
@@ -354,7 +370,9 @@ def test_canonical_order_takes_patches_too(tmp_path: Path) -> None:
 
 def test_the_first_version_may_come_from_patches(tmp_path: Path) -> None:
     with Producer(str(tmp_path), Model.parse(SCHEMAS), versions=count_up) as producer:
-        report = patch(producer, [Patch("Movie", 1, value=movie(1), operation=Operation.PUT), Patch("Movie", 1, "year", 5)])
+        report = patch(
+            producer, [Patch("Movie", 1, value=movie(1), operation=Operation.PUT), Patch("Movie", 1, "year", 5)]
+        )
         assert report.version is not None and content(producer)[1]["year"] == 5
 
 

@@ -111,3 +111,36 @@ def test_a_stream_carries_vectors(spark, table, tmp_path):
     )
     query.awaitTermination(120)
     assert vectors(target) == vectors(table)
+
+
+def test_the_change_feed_tells_vectors_before_and_after(spark, table, tmp_path):
+    table.merge({"id": [1], "embedding": np.array([[9, 9, 9]], np.float32)})
+    table.delete("id = 2")
+    source = spark.readStream.format("deltaic").option("changes", "true").option("startingVersion", 1).load(table.url)
+    found = []
+    query = (
+        source.writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    told = [
+        (row["_change"], row.before and row.before.embedding, row.after and row.after.embedding)
+        for row in sorted(found, key=lambda row: (row["_version"], row.id))
+    ]
+    assert told[-2:] == [("update", [1, 2, 3], [9, 9, 9]), ("delete", [np.float32(0.1), -0.0, 5], None)]
+    assert told[:3] == [("insert", None, [1, 2, 3]), ("insert", None, [np.float32(0.1), 0, 5]), ("insert", None, None)]
+
+
+def test_batches_with_nulls_become_arrays_of_floats_in_every_slice():
+    from deltaic.spark.columns import for_spark
+
+    wanted = pa.schema([("v", pa.list_(pa.field("element", pa.float32())))])
+    column = pa.array([[1, 2], None, [3, 4], None, None, [5, 6]], pa.list_(pa.float32(), 2))
+    for start in range(6):
+        for stop in range(start, 7):
+            batch = pa.record_batch([column.slice(start, stop - start)], names=["v"])
+            found = for_spark(batch, wanted)
+            found.validate(full=True)
+            assert found.column(0).to_pylist() == column.to_pylist()[start:stop]

@@ -346,3 +346,20 @@ def test_lists_with_nulls_become_vectors_in_every_slice(kind):
                 writer.write_table(given)
             table.append(pa.ipc.open_stream(sink.getvalue()).read_all())
             assert list(vectors(table).values()) == column.to_pylist()[start:stop]
+
+
+def test_the_command_takes_vectors_from_json_and_parquet(tmp_path):
+    from typer.testing import CliRunner
+
+    from deltaic.cli.table import app
+
+    table = make_table(tmp_path / "films")
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "embedding": [1, 2, 3, 0.1]}\n{"id": 2, "embedding": null}\n')
+    pq.write_table(pa.table({"id": [3], "embedding": [[1.0, 2, 3, 4]]}), tmp_path / "b.parquet")
+    for name in ("a.jsonl", "b.parquet"):
+        done = CliRunner().invoke(app, ["append", str(tmp_path / "films"), str(tmp_path / name)])
+        assert done.exit_code == 0, done.output
+    assert vectors(table) == {1: [1, 2, 3, float(np.float32(0.1))], 2: None, 3: [1, 2, 3, 4]}
+    (tmp_path / "c.jsonl").write_text('{"id": 4, "embedding": [1, 2]}\n')
+    done = CliRunner().invoke(app, ["append", str(tmp_path / "films"), str(tmp_path / "c.jsonl")])
+    assert done.exit_code != 0 and "column embedding, row 0" in f"{done.output}{done.exception}"

@@ -159,6 +159,14 @@ def test_lengths_at_the_ends_of_float32_are_still_compared_exactly(metric, scale
         assert found.ordinals[0].tolist() == [ordinal for _, ordinal in slow(rows, query, 9, metric)]
 
 
+def test_a_query_that_overflows_beside_ordinary_vectors_still_finds_the_nearest():
+    rng = np.random.default_rng(77)
+    rows = (rng.standard_normal((6_000, 5)) * 1e14).astype(np.float32)
+    query = np.array([3e38, -3e38, 0, 3e38, 1], np.float32)
+    found = nearest(column(rows), np.stack([query, query / np.float32(1e30)]), 6, metric="l2")
+    assert found.ordinals[0].tolist() == [ordinal for _, ordinal in slow(rows, query, 6, "l2")]
+
+
 def test_points_close_together_and_far_from_the_origin_are_told_apart():
     rng = np.random.default_rng(8)
     rows = (1000 + rng.standard_normal((5_000, 12)) * 0.01).astype(np.float32)

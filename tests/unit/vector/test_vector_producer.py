@@ -26,7 +26,7 @@ from deltaic.storage.announcement import Announcements
 from deltaic.storage.chain import BlobName
 from deltaic.storage.store import Store
 from deltaic.storage.urls import open_store
-from deltaic.vector import VECTORS_TAG, VectorStorage, missing_columns, with_vectors
+from deltaic.vector import VECTORS_TAG, VectorStorage, missing_columns, read_part, with_vectors
 from tests.unit.vector.plain_chain import (
     DIMS,
     KEY,
@@ -511,6 +511,14 @@ def test_a_column_can_change_from_bytes_to_parts_and_back(store):
         part = f"vector-{version}-delta.{version - 1}"
         state = with_vectors(after, state, store.get(part).data if part in _names(store) else None)
         assert by_key(state) == {each.id: patterns(each.embedding) for each in given}
+    # A version that has its vectors in the records needs no part to come back to.
+    assert read_part(store.get("vector-2-reverse.1").data).header.columns == 0
+    for version in (3, 2, 1):
+        before = state.apply(store.get(f"reversedelta-{version + 1}-{version}").data)
+        part = f"vector-{version + 1}-reverse.{version}"
+        state = with_vectors(before, state, store.get(part).data if part in _names(store) else None)
+        if version != 1 and version != 3:
+            assert by_key(state) == {each.id: patterns(each.embedding) for each in given}
 
 
 def test_the_storage_of_columns_is_checked():
@@ -535,6 +543,7 @@ def test_vectors_of_records_that_others_refer_to_are_collected_too(store):
     @dataclass
     class Actor:
         id: int
+        name: str
         face: Annotated[Any, Vector(2)]
 
     @key("id")
@@ -545,17 +554,23 @@ def test_vectors_of_records_that_others_refer_to_are_collected_too(store):
         poster: Annotated[Any, Vector(2)]
 
     producer = Producer(store, Model.of(Film), versions=count_up)
-    one, two = Actor(1, [1.0, 2.0]), Actor(2, [3.0, 4.0])
+    one, two = Actor(1, "a", [1.0, 2.0]), Actor(2, "b", [3.0, 4.0])
     producer.publish([Film(1, [one, two], [5.0, 6.0]), Film(2, [two], None)])
     faces = producer.state.vectors["Actor", "face"]
     found = {producer.state["Actor"][o].id: faces[o].tolist() for o in producer.state["Actor"].populated.ordinals()}
     assert found == {1: [1.0, 2.0], 2: [3.0, 4.0]}
     rows = pa.Table.from_pylist(
-        [{"id": 1, "cast": [{"id": 1, "face": [1.0, 2.5]}, {"id": 2, "face": None}], "poster": [5.0, 6.0]}],
+        [
+            {
+                "id": 1,
+                "cast": [{"id": 1, "name": "a", "face": [1.0, 2.5]}, {"id": 2, "name": "b", "face": None}],
+                "poster": [5.0, 6.0],
+            }
+        ],
         pa.schema(
             {
                 "id": pa.int32(),
-                "cast": pa.list_(pa.struct({"id": pa.int32(), "face": pa.list_(pa.float32(), 2)})),
+                "cast": pa.list_(pa.struct({"id": pa.int32(), "name": pa.string(), "face": pa.list_(pa.float32(), 2)})),
                 "poster": pa.list_(pa.float32(), 2),
             }
         ),
@@ -567,7 +582,7 @@ def test_vectors_of_records_that_others_refer_to_are_collected_too(store):
         True,
     ]
     with pytest.raises(InputError, match="Actor 2"):
-        producer.publish([Film(1, [one, two], None), Film(2, [Actor(2, [0.0, 0.0])], None)])
+        producer.publish([Film(1, [one, two], None), Film(2, [Actor(2, "b", [0.0, 0.0])], None)])
 
 
 def test_a_bridge_over_a_broken_chain_carries_the_vectors(store):
@@ -590,6 +605,50 @@ def test_a_bridge_over_a_broken_chain_carries_the_vectors(store):
     for step in ((30, 29), (29, 10)):
         state = read_blob(store, announcements, BlobName.delta(*step), state)
     assert by_key(state) == by_key(first) and state.vectors[KEY].same_as(first.vectors[KEY])
+
+
+def test_a_column_with_other_dimensions_starts_anew_and_leads_back(store):
+    with Producer(store, model_of(4), versions=count_up) as producer:
+        producer.publish(table(wide(5, 4)))
+    for version, storage in ((2, "part"), (3, VectorStorage(quantization="f16"))):
+        dims = 4 + version
+        with Producer(store, model_of(dims), versions=count_up, vectors=storage) as producer:
+            cycle = producer.publish(table(wide(5, dims), ["moved"] * 5))
+            assert cycle.version == version and cycle.vectors[KEY].added == 5
+            assert producer.state.vectors[KEY].dimensions == dims
+    assert [len(next(iter(each[KEY].values()))) for each in walk_plainly(store).values()] == [4, 6, 7]
+
+
+def test_two_columns_of_a_type_change_each_for_itself(store):
+    @key("id")
+    @dataclass
+    class Twin:
+        id: int
+        left: Annotated[Any, Vector(2)]
+        right: Annotated[Any, Vector(3)]
+
+    producer = Producer(store, Model.of(Twin), versions=count_up, vectors={"Twin.right": "bytes"})
+    producer.publish([Twin(1, [1, 2], [3, 4, 5]), Twin(2, None, [6, 7, 8])])
+    producer.publish([Twin(1, [1, 9], [3, 4, 5]), Twin(2, None, None)])
+    found = {key[1]: held for key, held in producer.state.vectors.items()}
+    ordinals = {producer.state["Twin"][o].id: o for o in producer.state["Twin"].populated.ordinals().tolist()}
+    assert found["left"][ordinals[1]].tolist() == [1, 9] and found["right"][ordinals[1]].tolist() == [3, 4, 5]
+    assert found["left"][ordinals[2]] is None is found["right"][ordinals[2]]
+    both = Producer(open_store("memory:"), Model.of(Twin), versions=count_up)
+    both.publish([Twin(1, [1, 2], [3, 4, 5]), Twin(2, None, [6, 7, 8])])
+    cycle = both.publish([Twin(1, [1, 9], [3, 4, 5]), Twin(2, None, None)])
+    assert [(change.changed, change.removed) for change in cycle.vectors.values()] == [(1, 0), (0, 1)]
+
+
+def test_vectors_do_not_care_how_many_shards_their_type_has(store):
+    options = {"target_shard_bytes": 64, "allow_resharding": True}
+    producer = Producer(store, model_of(DIMS), versions=count_up, **options)
+    for count in (5, 400, 60):
+        matrix = wide(count, DIMS)
+        producer.publish(table(matrix))
+        assert by_key(producer.state) == {row: patterns(matrix[row]) for row in range(count)}
+    assert len({len(load_version(store, Announcements(store), v).types["Movie"].shards) for v in (1, 2, 3)}) > 1
+    walk_plainly(store)
 
 
 def test_a_folder_keeps_parts_like_any_store(tmp_path: Path):

@@ -109,7 +109,7 @@ def test_vectors_that_a_quantization_cannot_keep_within_the_bound_come_without_l
     matrix[2, 3] = np.inf
     producer.publish(table(matrix))
     assert matrix_of(producer, 3).tobytes() == matrix.tobytes()
-    matrix[0, 0] = 1e30
+    matrix[0, :4] = 1e30, -1e30, 1, 2
     producer.publish(table(matrix))
     assert matrix_of(producer, 3).tobytes() == matrix.tobytes()
     walk_plainly(store)

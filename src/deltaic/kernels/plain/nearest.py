@@ -1,4 +1,4 @@
-"""Candidates among scores, plain."""
+"""Products of rows with a query, and candidates among scores, plain."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,3 +29,8 @@ def candidates(
     places[:room], queries[:room] = rows[:room], columns[:room]
     found[:room] = scores[rows[:room], columns[:room]]
     return len(rows)
+
+
+def products(rows: NDArray[np.float32], query: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """The dot product of each row with a query, summed in float32 in any order."""
+    np.dot(rows, query, out=out)

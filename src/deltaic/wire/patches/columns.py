@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.errors import InputError
-from deltaic.wire.patches.patch import Unsaid
 from deltaic.wire.vectors import FRAME_OPTIONS, Frame, VectorDelta, read_frames
 from deltaic.wire.vectors.frame_write import write_frame
 from deltaic.wire.vectors.layout import Column as VectorBuffer
@@ -40,6 +39,7 @@ DTYPES: dict[ColumnKind, Any] = {
     ColumnKind.FLOAT64: np.float64,
     ColumnKind.FLOAT32: np.float32,
 }
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _KINDS = {
     type(None): ColumnKind.NULL,
     bool: ColumnKind.BOOL,
@@ -205,18 +205,17 @@ class PatchColumn:
 
 def common_kind(values: Iterable[Any]) -> ColumnKind:
     """The narrowest kind that keeps all values."""
-    kinds = {kind_of(value) for value in values} - {ColumnKind.NULL}
+    kinds = {_KINDS.get(each, ColumnKind.ANY) for each in set(map(type, values))} - {ColumnKind.NULL}
     if not kinds:
         return ColumnKind.NULL
+    # An integer past 64 bits is found when the column is made.
     return kinds.pop() if len(kinds) == 1 else ColumnKind.ANY
 
 
 def kind_of(value: Any) -> ColumnKind:
     """The kind of column that one value asks for."""
     kind = _KINDS.get(type(value), ColumnKind.ANY)
-    if kind is ColumnKind.INT and not -(1 << 63) <= value < 1 << 63:
-        return ColumnKind.ANY
-    if isinstance(value, Unsaid):
+    if kind is ColumnKind.INT and not _LEAST <= value <= _MOST:
         return ColumnKind.ANY
     return kind
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from deltaic.errors import DecodeError, DeltaicError
+from deltaic.errors import DecodeError, DeltaicError, InputError
 from deltaic.wire.patches.patch import ABSENT, MISSING, Operation, Patch, hybrid_timestamp, timestamp_parts
 from deltaic.wire.references import Reference
 from deltaic.wire.references.encoding import decode_exact, encode
@@ -31,7 +31,7 @@ _KNOWN = {"op", "type", "key", "path", "reference", "value", "previous", "absent
 
 def patch_to_line(patch: Patch) -> str:
     """A patch as one line of JSON."""
-    return json.dumps(patch_to_json(patch), ensure_ascii=False, default=_plain)
+    return json_value(patch_to_json(patch))
 
 
 def patch_to_json(patch: Patch) -> dict[str, Any]:
@@ -59,7 +59,10 @@ def patch_to_json(patch: Patch) -> dict[str, Any]:
 
 def json_value(value: Any) -> str:
     """A value as JSON text."""
-    return json.dumps(value, ensure_ascii=False, default=_plain)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"a value of a patch cannot be written as JSON: {error}", "WrongType") from error
 
 
 def read_lines(lines: Iterable[str | bytes], name: str) -> Iterator[Patch]:

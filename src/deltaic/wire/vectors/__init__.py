@@ -1,5 +1,6 @@
 """Vector deltas: what changed between two versions of vectors, in bytes (vector-delta.md)."""
 
+from deltaic.wire.vectors.algebra import compose_batch, inverse_batch
 from deltaic.wire.vectors.batch import apply_batch, encode_batch, encode_frames, smaller_form
 from deltaic.wire.vectors.bounds import DEFAULT_VECTOR_LIMITS, VectorLimits
 from deltaic.wire.vectors.closed_loop import BatchWriter
@@ -51,10 +52,12 @@ __all__ = [
     "VectorLimits",
     "VectorWriter",
     "apply_batch",
+    "compose_batch",
     "encode_batch",
     "encode_delta",
     "encode_frames",
     "encode_message",
+    "inverse_batch",
     "read_frame",
     "read_frames",
     "read_message",

@@ -107,7 +107,9 @@ def test_a_reader_of_the_page_reads_every_kind_of_column_and_selector(compress: 
         assert plain["type"] == patch.type_name and plain["key"] == patch.key_parts
         assert plain["operation"] == patch.operation.name.lower()
         if "value" in plain:
-            assert repr(plain["value"]) == repr(patch.value if not isinstance(patch.value, np.float32) else float(patch.value))
+            assert repr(plain["value"]) == repr(
+                patch.value if not isinstance(patch.value, np.float32) else float(patch.value)
+            )
         if patch.previous is ABSENT:
             assert plain["previous"] == ("extension", 1, b"")
         assert plain.get("timestamp") == patch.timestamp and plain.get("source") == patch.source
