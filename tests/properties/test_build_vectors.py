@@ -116,7 +116,7 @@ def engine(folder: Path, tasks: int, rows: Input, removed: Input | None = None) 
     return SparkEngine(InlineJobs(tasks), rows, str(folder), sizes=TINY, removed=removed)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(versions(), STORAGES, st.integers(1, 3))
 def test_tasks_write_the_vector_parts_of_one_producer(
     history: list[list[dict[str, Any]]], vectors: Any, tasks: int
@@ -135,7 +135,7 @@ def test_tasks_write_the_vector_parts_of_one_producer(
                 return
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(versions(), STORAGES, st.integers(1, 3), st.lists(st.integers(0, 6), max_size=2))
 def test_changes_by_key_are_the_same_too(
     history: list[list[dict[str, Any]]], vectors: Any, tasks: int, gone: list[int]

@@ -1,6 +1,7 @@
 """For random chains: the feed of a step, replayed on the older version, gives the newer one; back and forth."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -25,7 +26,7 @@ String { string value; }
 Number { int value; }
 Country @PrimaryKey(code) { string code; String name; }
 Role { String name; int weight; SetOfString words; }
-Actor { String name; Country home; int born; MapOfNumberToString aliases; }
+Actor { String name; Country home; int born; MapOfNumberToString aliases; %s }
 ListOfActor List<Actor>;
 ListOfString List<String>;
 Grid List<ListOfString>;
@@ -58,6 +59,9 @@ SOMETIMES = {
     "thread": "Node thread;",
     "embedding": "",
 }
+NESTED = {"height": "int height;", "nick": "String nick;"}
+"""Fields that a nested type gets in the course of time."""
+
 WORDS = ("", "a", "b", "ä", "🎬", "longer text", 'quote " and {brace}')
 
 
@@ -68,6 +72,7 @@ class RandomChain:
         self.random, self.words = source, words
         self.left_out, self.drops = left_out, True
         self.fields = [name for name in SOMETIMES if name not in left_out and source.random() < 0.6]
+        self.nested: list[str] = []
         self.store = open_store("memory:")
         self.producer = Producer(self.store, self._model(), versions=count_up)
         self.movies = {key: self._movie(*key) for key in self._keys(source.randrange(8))}
@@ -102,6 +107,13 @@ class RandomChain:
 
     def _change_model(self) -> None:
         source = self.random
+        if len(self.nested) < len(NESTED) and source.random() < 0.4:
+            name = [*NESTED][len(self.nested)]
+            self.nested.append(name)
+            for actor in _actors([*self.movies.values()]):
+                actor[name] = self._extra(name)
+            self.producer.change_model(self._model())
+            return
         missing = [name for name in SOMETIMES if name not in self.fields and name not in self.left_out]
         if missing and (source.random() < 0.8 or not self.drops):
             name = source.choice(missing)
@@ -117,7 +129,8 @@ class RandomChain:
 
     def _model(self) -> Model:
         fields = " ".join([*ALWAYS.values(), *(SOMETIMES[name] for name in self.fields)])
-        model = Model.parse(f"{TYPES} Movie @PrimaryKey(id, code) {{ {fields} }}")
+        types = TYPES % " ".join(NESTED[name] for name in self.nested)
+        model = Model.parse(f"{types} Movie @PrimaryKey(id, code) {{ {fields} }}")
         vectors = (VectorColumn("Movie", "embedding", 4),) if "embedding" in self.fields else ()
         return replace(model, vectors=vectors)
 
@@ -178,8 +191,9 @@ class RandomChain:
             case "tags":
                 return list(dict.fromkeys(self._words()))
             case "roles":
-                names = dict.fromkeys(self._words())
-                return [{"name": each, "weight": source.randrange(5), "words": self._tags()} for each in names]
+                names = [*dict.fromkeys(self._words()), *source.choice([(), (), ("a", "a")])]
+                roles = [{"name": each, "weight": source.randrange(5), "words": self._tags()} for each in names]
+                return list({str(each): each for each in roles}.values())
             case "countries":
                 return [{"code": "de", "name": "x"}, {"code": "fr", "name": source.choice("yz")}]
             case "friends":
@@ -208,10 +222,24 @@ class RandomChain:
             "home": source.choice([None, {"code": "de", "name": "x"}, {"code": "fr", "name": source.choice("yz")}]),
             "born": source.choice([None, 1, 2]),
             "aliases": source.choice([None, {n: source.choice(self.words) for n in range(source.randrange(4))}]),
+            **{name: self._extra(name) for name in self.nested},
         }
+
+    def _extra(self, name: str) -> Any:
+        found = self.random.choice([None, 1, 2])
+        return None if found is None else found if name == "height" else self.words[found]
 
     def _loose(self) -> dict[str, Any]:
         return {"word": self.random.choice(self.words), "words": self._words()}
+
+
+def _actors(value: Any) -> Iterator[dict[str, Any]]:
+    """Every actor inside of some values."""
+    if isinstance(value, dict) and "aliases" in value:
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _actors(each)
 
 
 def chain_of(seed: int, words: tuple[str, ...] = (*WORDS, "\ud800")) -> RandomChain:

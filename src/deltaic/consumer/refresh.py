@@ -20,7 +20,7 @@ from deltaic.index.index_set import IndexSet
 from deltaic.limits import Limits
 from deltaic.state.filter import Filter
 from deltaic.state.read import ReadState
-from deltaic.storage.chain import BlobName
+from deltaic.storage.chain import BlobKind, BlobName
 from deltaic.vector.names import part_name
 from deltaic.wire.append import AppendMode
 
@@ -172,6 +172,9 @@ class Walk:
         except StorageError as error:
             raise _StoreFailed(error) from error
         known = self.known if before is None else {*before.vectors, *missing_vectors(before)}
+        if step.kind is BlobKind.REVERSE_DELTA and self.route.artifact(step) is not None:
+            # The announced way back to a version whose header names no vectors: there never were any.
+            known = ()
         if part is None:
             return with_part(before, made, step, None, known, self.limits)
         report = self._reports[-1]

@@ -116,8 +116,12 @@ class ColumnEdits:
         alive = np.ones(root.base.count, np.bool_)
         alive[self._root_rows[(self._root_rows >= 0) & self.left]] = False
         order = [schema.name for schema in self._model.schemas.dependency_order() if schema.name in self._overlays]
+        reached = {name: np.zeros(self._overlays[name].count, np.bool_) for name in order}
+        reached[self.type_name] = alive
+        for name in reversed(order):
+            self._overlays[name].spread(reached)
         for name in order:
-            for target, kept in self._overlays[name].write(state, alive, self._overlays).items():
+            for target, kept in self._overlays[name].write(state, reached, self._overlays).items():
                 flags = np.zeros(self._previous.types[target].max_ordinal + 1, np.bool_)
                 for ordinals in kept:
                     flags[ordinals] = True
@@ -165,8 +169,9 @@ class ColumnEdits:
             held[need] = -2 - below.add(base, above.owner.values[need])
         there = held[at] <= -2
         there &= held[at] != NULL
-        if group.previous is not None and isinstance(below, ObjectOverlay) and boxed_scalar(below.schema) is None:
-            # What is expected below a record that is null is told apart from null there.
+        strict = group.previous is not None or group.operation is Operation.DELETE
+        if strict and isinstance(below, ObjectOverlay) and boxed_scalar(below.schema) is None:
+            # Only setting makes a record that is null; what is expected below one is told apart from null there.
             there[there] &= below.base.values[-2 - held[at[there]]] >= 0
         rows, at, _ = self._drop(rows, at, at, numbers, there)
         return rows, -2 - held[at]

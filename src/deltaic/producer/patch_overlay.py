@@ -87,6 +87,11 @@ class ObjectOverlay:
         self.ordinals: NDArray[np.int32] = np.zeros(0, np.int32)
         """Of the rows that were written, by row."""
 
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self.base.count
+
     def add(self, base: Rows, owner: Rows) -> Rows:
         """New rows: copies of records, -1 for none; gives their numbers."""
         first = self.base.count
@@ -129,9 +134,19 @@ class ObjectOverlay:
         """The values of a scalar field as they are now."""
         return self._column(self.schema.position(name), rows)
 
-    def write(self, state: WriteState, alive: Mask, overlays: "dict[str, Overlay]") -> dict[str, list[Rows]]:
-        """Add the rows whose owners are alive; gives by type the records of the state below that they refer to."""
-        rows = np.flatnonzero(alive[self.owner.values]).astype(np.int64)
+    def spread(self, reached: "dict[str, Mask]") -> None:
+        """Mark what the rows that are reached refer to: a row that was replaced later is referred to by nobody."""
+        here = reached[self.schema.name]
+        for each in self.schema.fields:
+            if each.referenced is not None and each.name in self._references:
+                own = self.references(each.name)[here]
+                _mark(reached, each.referenced, own[own != NULL])
+
+    def write(
+        self, state: WriteState, reached: "dict[str, Mask]", overlays: "dict[str, Overlay]"
+    ) -> dict[str, list[Rows]]:
+        """Add the rows that are reached; gives by type the records of the state below that they refer to."""
+        rows = np.flatnonzero(reached[self.schema.name]).astype(np.int64)
         columns: list[Any] = []
         kept: dict[str, list[Rows]] = {}
         for position, each in enumerate(self.schema.fields):
@@ -259,15 +274,30 @@ class CollectionOverlay:
         found: Mask = mark[places] == numbers
         return found
 
-    def write(self, state: WriteState, alive: Mask, overlays: "dict[str, Overlay]") -> dict[str, list[Rows]]:
-        """Add the rows whose owners are alive; gives by type the records of the state below that they refer to."""
-        rows = np.flatnonzero(alive[self.owner.values]).astype(np.int64)
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self.starts.count
+
+    def spread(self, reached: "dict[str, Mask]") -> None:
+        """Mark what the rows that are reached refer to."""
+        rows = np.flatnonzero(reached[self.schema.name]).astype(np.int64)
+        _mark(reached, self.schema.references()[-1], self.targets.values[self._places(rows)[1]])
+
+    def _places(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Where the members of some rows stand: offsets, and places."""
         lengths = self.lengths.values[rows]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        places = np.arange(int(offsets[-1]), dtype=np.int64) + np.repeat(
-            self.starts.values[rows] - offsets[:-1], lengths
-        )
+        every = np.arange(int(offsets[-1]), dtype=np.int64)
+        return offsets, every + np.repeat(self.starts.values[rows] - offsets[:-1], lengths)
+
+    def write(
+        self, state: WriteState, reached: "dict[str, Mask]", overlays: "dict[str, Overlay]"
+    ) -> dict[str, list[Rows]]:
+        """Add the rows that are reached; gives by type the records of the state below that they refer to."""
+        rows = np.flatnonzero(reached[self.schema.name]).astype(np.int64)
+        offsets, places = self._places(rows)
         found = self.targets.values[places]
         target = self.schema.references()[-1]
         kept = {target: [found[found >= 0]]}
@@ -290,3 +320,9 @@ class CollectionOverlay:
 
 Overlay = ObjectOverlay | CollectionOverlay
 """Copies of records of one type."""
+
+
+def _mark(reached: dict[str, Mask], target: str, found: Rows) -> None:
+    rows = -2 - found[found <= -2]
+    if len(rows):
+        reached[target][rows] = True

@@ -469,13 +469,12 @@ class Producer:
     def _with_vectors(self, attempt: Attempt, state: ReadState) -> ReadState:
         """Make, stage and check the vector parts of a version; gives its state with the vectors."""
         given, self._given = self._given, None
-        if given is None or not self.model.vectors:
-            return state
         previous = self._at.state
+        if given is None or not (self.model.vectors or (previous is not None and previous.vectors)):
+            return state
         attempt.step = step = self._vectors.step(given, previous, state)
         names = [blob.name for kind, blob in attempt.blobs.items() if kind is not BlobKind.HEADER]
-        parts = encode_parts(names, step, previous, state, self._storages) if given.columns else {}
-        staged = attempt.stage_parts(parts)
+        staged = attempt.stage_parts(encode_parts(names, step, previous, state, self._storages))
         return check_parts(self.store, staged, step, previous, state, level=self._integrity, limits=self._limits)
 
     def _announced(self, attempt: Attempt, times: StepTimes) -> bool:

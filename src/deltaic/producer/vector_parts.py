@@ -64,11 +64,13 @@ def encode_parts(
     state: ReadState,
     storages: Mapping[ColumnKey, VectorStorage],
 ) -> dict[BlobKind, EncodedPart]:
-    """The parts of a version, one for each of these blobs."""
+    """The parts of a version, one for each of these blobs that leads to a state with vectors in parts."""
     options = {key: storage.options for key, storage in storages.items()}
     before: Mapping[ColumnKey, StoredVectors] = {} if previous is None else previous.vectors
     made: dict[BlobKind, EncodedPart] = {}
     for blob in kinds:
+        if not (_in_parts(previous) if blob.kind is BlobKind.REVERSE_DELTA else step.columns):
+            continue
         match blob.kind:
             case BlobKind.SNAPSHOT:
                 pieces = snapshot_pieces(step.columns, state.tag, options=options)
@@ -92,7 +94,7 @@ def parts_between(steps: Iterable[tuple[BlobName, ReadState, ReadState]], model:
     made = []
     for blob, before, after in steps:
         held, wanted = _in_parts(before), _in_parts(after)
-        if held or wanted:
+        if wanted:
             types = {type_name for type_name, _ in (*held, *wanted)}
             moves = {name: moved_vectors(model, name, before, after) for name in types}
             tags = before.tag, after.tag, _populated(after)

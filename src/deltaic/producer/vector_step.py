@@ -16,11 +16,12 @@ from deltaic.schema.model import Model
 from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.read import ReadState
 from deltaic.state.vector_column import StoredVectors, VectorEdit
+from deltaic.vector.frames import frame_rows
 from deltaic.vector.layout import ColumnHead
 from deltaic.vector.lossy import lossy_changes, lossy_new
 from deltaic.vector.numbers import Runs
 from deltaic.vector.part import ColumnKey, Moves
-from deltaic.vector.part_write import ColumnStep, StepPlan, column_step, frame_rows
+from deltaic.vector.part_write import ColumnStep, StepPlan, column_step
 from deltaic.vector.storage import VectorStorage
 
 Counts = NDArray[np.int32]

@@ -7,6 +7,7 @@ steps in between; where the announcement went back to an older version, it tells
     {"version": 20240131120000}
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from deltaic.errors import InputError, NotFoundError
 from deltaic.spark.columns import arrow_schema, for_spark, spark_schema
+from deltaic.spark.request import ReadRequest
 from deltaic.storage.announced import MAIN
 
 if TYPE_CHECKING:
@@ -72,9 +74,6 @@ class FeedRequest:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "FeedRequest":
         """Read the options, whose names are told apart without regard to case."""
-        from deltaic.spark.request import _flag, _names, _number, _path
-        from deltaic.spark.streaming import _offset
-
         given = {name.lower(): str(value) for name, value in dict(options).items()}
         if unknown := sorted(set(given) - _OPTIONS - _IGNORED):
             known = "feed, fromVersion, startingOffset, toVersion, types, before, channel, maxVersionsPerTrigger"
@@ -82,17 +81,21 @@ class FeedRequest:
         form = given["feed"].lower()
         if form not in ("patches", "wire"):
             raise InputError(f"option feed: {given['feed']!r}, 'patches' or 'wire'")
+        before = given.get("before", "false").lower()
+        if before not in ("true", "false"):
+            raise InputError(f"option before: {given['before']!r}, 'true' or 'false'")
+        start = _number(given, "fromVersion")
+        if "startingoffset" in given:
+            start = _offset(given["startingoffset"])
         return cls(
-            _path(given),
+            ReadRequest.of({"path": given.get("path", "")}).path,
             "wire" if form == "wire" else "patches",
-            _offset(given["startingoffset"])["version"]
-            if "startingoffset" in given
-            else _number(given.get("fromversion"), "fromVersion"),
-            _number(given.get("toversion"), "toVersion"),
-            _names(given["types"], "types") if "types" in given else None,
-            _flag(given.get("before"), "before"),
+            start,
+            _number(given, "toVersion"),
+            tuple(name.strip() for name in given["types"].split(",") if name.strip()) if "types" in given else None,
+            before == "true",
             given.get("channel", MAIN),
-            _number(given.get("maxversionspertrigger"), "maxVersionsPerTrigger", least=1),
+            _number(given, "maxVersionsPerTrigger", least=1),
         )
 
     def dataset(self) -> "Dataset":
@@ -110,6 +113,22 @@ class FeedRequest:
         if found is None:
             raise NotFoundError(f"nothing is announced in {dataset.chain.url}")
         return found
+
+
+def _number(given: Mapping[str, str], name: str, least: int = 0) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        raise InputError(f"option {name}: {text!r} is no number from {least} on")
+    return int(text)
+
+
+def _offset(text: str) -> int:
+    try:
+        return int(json.loads(text)["version"])
+    except (ValueError, TypeError, KeyError):
+        raise InputError(f"startingOffset {text[:80]!r} is no offset: give what patch_progress told") from None
 
 
 def feed_schema(request: FeedRequest) -> "StructType":

@@ -192,6 +192,7 @@ def _patch_table(
     assert isinstance(files, _PatchedFiles)
     files.carried = configuration_of(progress)
     files.transaction = (progress.application, progress.number)
+    # The dataset was opened for this batch alone, and its one commit must be the one that carries the progress.
     dataset._table = Table(files)
     dataset.patch(patches, on_mismatch=rules.on_mismatch, on_missing=rules.on_missing, publish=publish, note=note)
 

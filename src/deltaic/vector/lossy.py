@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deltaic.state.vector_column import Ordinals
+from deltaic.vector.frames import dense_frames, lossless_of
 from deltaic.vector.storage import VectorStorage
 from deltaic.wire.vectors import EncodeOptions, Quantization, apply_batch, encode_batch
 
@@ -67,8 +68,6 @@ def lossy_changes(have: Matrix, given: Matrix, ordinals: Ordinals, storage: Vect
         storage: what may be lost.
         whole: the rows that come without loss this time.
     """
-    from deltaic.vector.part_write import lossless_of
-
     bounds = error_bounds(given, storage)
     target = nearest_sent(have, given, bounds)
     target[whole] = given[whole]
@@ -89,8 +88,6 @@ def lossy_changes(have: Matrix, given: Matrix, ordinals: Ordinals, storage: Vect
 
 def lossy_new(given: Matrix, ordinals: Ordinals, storage: VectorStorage) -> LossyRows:
     """The frames of new vectors, all of them dense rows."""
-    from deltaic.vector.part_write import dense_frames, lossless_of
-
     bounds = error_bounds(given, storage)
     frames = b"".join(dense_frames(given, ordinals, storage.options))
     result = apply_batch(frames, np.zeros_like(given), row_ids=ordinals)
@@ -106,8 +103,6 @@ def lossy_new(given: Matrix, ordinals: Ordinals, storage: VectorStorage) -> Loss
 
 def exact_frames(matrix: Matrix, ordinals: Ordinals, options: EncodeOptions) -> Iterator[bytes]:
     """Frames of whole vectors: quantized where that gives every bit back, as float32 elsewhere."""
-    from deltaic.vector.part_write import dense_frames, lossless_of
-
     packed = b"".join(dense_frames(matrix, ordinals, options))
     back = apply_batch(packed, np.zeros_like(matrix), row_ids=ordinals)
     same = (back.view(np.uint32) == matrix.view(np.uint32)).all(axis=1)

@@ -5,7 +5,7 @@ same bytes, whoever made their chunks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 from deltaic.errors import InputError
 from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.vector_column import CHUNK_ROWS, Ordinals, StoredVectors, is_shared_zero, present_in
+from deltaic.vector.frames import FRAME_VALUE_BYTES, dense_frames, frame_rows, lossless_of
 from deltaic.vector.layout import END_OF_FRAMES, ColumnHead, PartHeader
+from deltaic.vector.lossy import exact_frames
 from deltaic.vector.numbers import Runs
-from deltaic.wire.vectors import FRAME_OPTIONS, EncodeOptions, encode_batch, encode_frames, smaller_form
+from deltaic.wire.vectors import FRAME_OPTIONS, EncodeOptions, encode_batch, smaller_form
 
 ColumnKey = tuple[str, str]
 Matrix = NDArray[np.float32]
-
-FRAME_VALUE_BYTES = 1 << 20
-"""What the rows of one frame take before compression, about: a reader needs little beside the column itself."""
 
 _MOST_MATRIX_BYTES = 32 << 20
 _SAMPLED_ROWS = 256
@@ -247,21 +246,7 @@ class StepPlan:
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
-def frame_rows(dimensions: int) -> int:
-    """How many rows a frame has at most."""
-    return max(1, FRAME_VALUE_BYTES // (4 * dimensions))
-
-
-def dense_frames(matrix: Matrix, ordinals: Ordinals, options: EncodeOptions) -> Iterator[bytes]:
-    """Frames with whole vectors, absolute; quantized if that is asked for."""
-    # Against the opposite of every bit all dimensions differ: the smallest form is dense.
-    opposite = (~matrix.view(np.uint32)).view(np.float32)
-    yield from encode_frames(opposite, matrix, ordinals, options=replace(options, relative=False, epsilon=0.0))
-
-
 def _fresh_frames(column: StoredVectors, ordinals: Ordinals, options: EncodeOptions) -> Iterator[bytes]:
-    from deltaic.vector.lossy import exact_frames
-
     step = frame_rows(column.dimensions)
     for start in range(0, len(ordinals), step):
         here = ordinals[start : start + step]
@@ -292,11 +277,6 @@ def _rows_of_changes(old: Matrix, new: Matrix) -> int:
     """How many rows a frame has, if the others change as much as these."""
     changes = int((old.view(np.uint32) != new.view(np.uint32)).sum())
     return max(1, FRAME_VALUE_BYTES * len(old) // (len(old) * _ROW_BYTES + changes * _CHANGE_BYTES))
-
-
-def lossless_of(options: EncodeOptions) -> EncodeOptions:
-    """The same packing without any loss."""
-    return replace(FRAME_OPTIONS, compression=options.compression, level=options.level)
 
 
 def _size(ordinals: Ordinals) -> int:

@@ -133,6 +133,17 @@ def test_what_cannot_be_asked_for_is_said():
         FeedRequest.of({"path": "x", "feed": "rows"})
     with pytest.raises(InputError, match="where are unknown"):
         FeedRequest.of({"path": "x", "feed": "patches", "where": "id > 3"})
+    for name, value in (
+        ("fromVersion", "x"),
+        ("before", "maybe"),
+        ("maxVersionsPerTrigger", "0"),
+        ("startingOffset", "7"),
+    ):
+        with pytest.raises(InputError, match=name):
+            FeedRequest.of({"path": "x", "feed": "patches", name: value})
+    assert FeedRequest.of({"path": "/x", "feed": "wire", "startingOffset": '{"version": 7}', "types": "A, B"}) == (
+        FeedRequest("/x", "wire", 7, types=("A", "B"))
+    )
     with pytest.raises(InputError, match="fromVersion"):
         FeedReader(FeedRequest("x", "patches"), None)
     with pytest.raises(InputError, match="toVersion is for batches"):

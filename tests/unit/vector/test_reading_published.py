@@ -135,11 +135,21 @@ def test_a_model_that_gains_and_loses_a_vector_column_is_followed(tmp_path: Path
 
     first, second, third = publish(Plain, False), publish(Movie, True), publish(Plain, False)
     consumer = Consumer(tmp_path)
-    for version, has in ((first, False), (second, True), (first, False), (second, True), (third, False)):
+    for version, has in (
+        (first, False),
+        (second, True),
+        (first, False),
+        (third, False),
+        (second, True),
+        (first, False),
+    ):
         consumer.refresh(version)
         assert (("Movie", "embedding") in consumer.state.vectors) == has, version
         if has:
             assert consumer["Movie"][3].embedding.tolist() == [3.0] * DIMENSIONS
+        # A reader that had the column is told that it ended; who goes back to before it is not.
+        assert consumer.status().missing_vectors == (("Movie.embedding",) if version == third else ())
+    assert verify_chain(consumer.store).findings == ()
     fresh = Consumer(tmp_path)
     fresh.refresh(second)
     assert fresh["Movie"][3].embedding.tolist() == [3.0] * DIMENSIONS

@@ -17,10 +17,11 @@ from deltaic.state.bitset import EMPTY, OrdinalSet
 from deltaic.state.vector_column import CHUNK_ROWS, StoredVectors
 from deltaic.storage.chain import BlobName
 from deltaic.vector import Moves, apply_part, encode_delta_part, encode_snapshot_part, part_name, read_part
+from deltaic.vector.frames import dense_frames
 from deltaic.vector.layout import ColumnHead, PartHeader
 from deltaic.vector.names import blob_of_part
 from deltaic.vector.numbers import Runs
-from deltaic.vector.part_write import ColumnStep, dense_frames, part_pieces
+from deltaic.vector.part_write import ColumnStep, part_pieces
 from deltaic.vector.storage import VECTORS_TAG, read_vectors_tag
 from deltaic.wire.vectors import EncodeOptions, encode_batch
 from tests.unit.vector.plain_part import plain_apply
