@@ -63,6 +63,9 @@ if TYPE_CHECKING:
     from deltaic.state.read import ReadState
     from deltaic.state.write import WriteState
     from deltaic.table.rows.table import Table
+    from deltaic.vector.storage import VectorStorage
+    from deltaic.wire.patches.batch import PatchBatch
+    from deltaic.wire.patches.patch import Patch
 
 # Where each public name lives.
 _HOMES = {
@@ -80,6 +83,8 @@ _HOMES = {
     "Int32": "deltaic.schema.annotations",
     "Limits": "deltaic.limits",
     "Model": "deltaic.schema.model",
+    "Patch": "deltaic.wire.patches.patch",
+    "PatchBatch": "deltaic.wire.patches.batch",
     "Producer": "deltaic.producer.producer",
     "ReadState": "deltaic.state.read",
     "RefreshListener": "deltaic.consumer.listener",
@@ -95,6 +100,7 @@ _HOMES = {
     "UInt32": "deltaic.schema.annotations",
     "UInt64": "deltaic.schema.annotations",
     "Vector": "deltaic.schema.annotations",
+    "VectorStorage": "deltaic.vector.storage",
     "Wide": "deltaic.schema.annotations",
     "WriteState": "deltaic.state.write",
     "digits": "deltaic.schema.annotations",
@@ -122,6 +128,8 @@ __all__ = [
     "Int32",
     "Limits",
     "Model",
+    "Patch",
+    "PatchBatch",
     "Producer",
     "ReadState",
     "RefreshListener",
@@ -137,6 +145,7 @@ __all__ = [
     "UInt32",
     "UInt64",
     "Vector",
+    "VectorStorage",
     "Wide",
     "WriteState",
     "__version__",

@@ -40,9 +40,7 @@ def _group() -> None:
 
 @app.command("show")
 def show(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Messages, frames, a dictionary or a vector part.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Messages, frames, a dictionary or a vector part.")],
     dictionaries: Annotated[
         list[Path] | None,
         typer.Option("--dictionary", metavar="FILE", help="A dictionary that the file refers to; as often as needed."),

@@ -10,7 +10,7 @@ cdef extern from *:
 
     /* One binary for every processor of a kind: the loader takes the widest that is there. */
     #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-    #define DELTAIC_WIDEST __attribute__((target_clones("avx512f", "avx2,fma", "default")))
+    #define DELTAIC_WIDEST __attribute__((target_clones("avx512f", "arch=haswell", "default")))
     #else
     #define DELTAIC_WIDEST
     #endif

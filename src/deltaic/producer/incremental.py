@@ -134,6 +134,13 @@ class ChangeIndex:
         if self._references.in_use:
             self._references.advance(state)
 
+    def keys(self, type_name: str, previous: ReadState | None) -> KeyMap:
+        """The records of a type by key, as the version before has them."""
+        found = self._keys.setdefault(type_name, KeyMap(self._model, type_name))
+        if previous is not None:
+            found.advance(previous)
+        return found
+
     def populate(self, cycle: Population, batch: ChangeBatch) -> None:
         """Build the version from the one before and a batch."""
         previous = cycle.previous
@@ -148,7 +155,7 @@ class ChangeIndex:
             return
         state = cycle.write_state
         needed = {name: state.populated(name) for name in state.schemas.names}
-        removed = self._removed(previous, wanted.replaced, needed) if wanted.replaced else {}
+        removed = self.released(previous, wanted.replaced, needed) if wanted.replaced else {}
         state.keep_all_from_previous()
         for name, gone in removed.items():
             if name in state.schemas:
@@ -161,8 +168,7 @@ class ChangeIndex:
         """
         replaced = {}
         for type_name, sources in rows.items():
-            keys = self._keys.setdefault(type_name, KeyMap(self._model, type_name))
-            keys.advance(previous)
+            keys = self.keys(type_name, previous)
             numbers = [keys.numbers.of_rows(source) for source in sources]
             touched = np.zeros(len(keys.numbers), np.bool_)
             for found in numbers:
@@ -170,13 +176,11 @@ class ChangeIndex:
             old, _ = keys.records(touched)
             if len(old):
                 replaced[type_name] = OrdinalSet.from_ordinals(old)
-        return self._removed(previous, replaced, {}) if replaced else {}
+        return self.released(previous, replaced, {}) if replaced else {}
 
     def _decide(self, type_name: str, changes: list[_Change], previous: ReadState | None, wanted: "_Wanted") -> None:
         """Which rows of a type win, and which records of the version before they replace."""
-        keys = self._keys.setdefault(type_name, KeyMap(self._model, type_name))
-        if previous is not None:
-            keys.advance(previous)
+        keys = self.keys(type_name, previous)
         numbers = [
             keys.numbers.of_rows(change.rows) if change.rows is not None else keys.numbers.of_values(change.keys or ())
             for change in changes
@@ -218,7 +222,7 @@ class ChangeIndex:
                     wanted.sources.append(change.rows.picked(won))
             first_row += len(found)
 
-    def _removed(
+    def released(
         self, previous: ReadState, replaced: dict[str, OrdinalSet], needed: dict[str, OrdinalSet]
     ) -> dict[str, OrdinalSet]:
         """The records that go: replaced ones, and what only they referred to; none that is needed or referred to."""

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from deltaic.binary.arrow import ArrowColumn, ArrowField, ArrowTable, struct_column, text_format
 from deltaic.compare.diff import record_value
 from deltaic.errors import InputError, NotFoundError, PatchConflictError
+from deltaic.producer.incremental import ChangeIndex
 from deltaic.producer.keys import KeyMap
 from deltaic.producer.patch_columns import ColumnEdits, takes
 from deltaic.producer.patch_keyless import equal_records
 from deltaic.producer.patch_records import PatchCounts, PatchRules, RecordEdits
 from deltaic.producer.patch_routes import Route, route_of, spread
 from deltaic.producer.populate import Population
-from deltaic.producer.references import Counts, ReferenceCounts, change_counts, references
 from deltaic.producer.sources import ArrowRows, DictRows
 from deltaic.schema.model import Model
 from deltaic.schema.paths import ResolvedPath
@@ -121,8 +121,7 @@ class Patcher:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self._keys: dict[str, KeyMap] = {}
-        self._references = ReferenceCounts()
+        self.index = ChangeIndex(model)
         self._routes: dict[tuple[str, str], Route] = {}
 
     def populate(self, cycle: Population, batch: PatchBatch, rules: PatchRules, counts: PatchCounts) -> int:
@@ -147,7 +146,7 @@ class Patcher:
         needed = {name: state.populated(name) for name in state.schemas.names}
         for name, gone in found.keyless_removed.items():
             needed[name] = needed[name].difference(gone)
-        removed = self.released(
+        removed = self.index.released(
             previous, {name: OrdinalSet.from_ordinals(each) for name, each in replaced.items()}, needed
         )
         state.keep_all_from_previous()
@@ -155,43 +154,6 @@ class Patcher:
             if name in state.schemas:
                 state.remove(name, gone.ordinals())
         return found.touched
-
-    def keys(self, type_name: str, previous: ReadState | None) -> KeyMap:
-        """The records of a type by key."""
-        found = self._keys.setdefault(type_name, KeyMap(self.model, type_name))
-        if previous is not None:
-            found.advance(previous)
-        return found
-
-    def released(
-        self, previous: ReadState, replaced: dict[str, OrdinalSet], needed: dict[str, OrdinalSet]
-    ) -> dict[str, OrdinalSet]:
-        """The records that go: replaced ones, and what only they referred to; none that is needed or referred to."""
-        if not replaced:
-            return {}
-        self._references.advance(previous)
-        counts = self._references.copy()
-        roots = set(self.model.roots)
-        removed: dict[str, OrdinalSet] = {}
-        waiting, held = dict(replaced), dict(replaced)
-        # Referring types first; types that refer to each other may need several rounds.
-        order = [schema.name for schema in reversed(tuple(previous.schemas.dependency_order()))]
-        while waiting:
-            name = min(waiting, key=order.index)
-            open_ = waiting.pop(name).difference(removed.get(name, _NOTHING)).difference(needed.get(name, _NOTHING))
-            ordinals = open_.intersection(previous.types[name].populated).ordinals()
-            going = ordinals[_count(counts, name, ordinals) == 0]
-            if not len(going):
-                continue
-            removed[name] = removed.get(name, _NOTHING).union(OrdinalSet.from_ordinals(going))
-            for target, found in references(previous, name, going):
-                change_counts(counts, target, found, -1)
-                freed = OrdinalSet.from_ordinals(np.unique(found).astype(np.int64))
-                if target in roots:
-                    freed = freed.intersection(held.get(target, _NOTHING))
-                if freed:
-                    waiting[target] = waiting.get(target, _NOTHING).union(freed)
-        return removed
 
     def _with_vectors(self, previous: ReadState, type_name: str, ordinal: int) -> Any:
         """A record as dicts and lists, its own vectors as arrays."""
@@ -391,7 +353,7 @@ class _Found:
             return None
         keys = self._maps.get(group.type_name)
         if keys is None:
-            keys = self._maps[group.type_name] = self._patcher.keys(group.type_name, self._previous)
+            keys = self._maps[group.type_name] = self._patcher.index.keys(group.type_name, self._previous)
         return key_numbers(keys, group)
 
 
@@ -443,12 +405,3 @@ def _arrow(name: str, given: Any, count: int) -> ArrowColumn:
         return ArrowColumn(kind, count, None, given.data, given.offsets)
     formats = {ColumnKind.BOOL: "b", ColumnKind.INT: "l", ColumnKind.FLOAT64: "g", ColumnKind.FLOAT32: "f"}
     return ArrowColumn(ArrowField(name, formats[given.kind]), count, None, given.values)
-
-
-def _count(counts: Counts, name: str, ordinals: Ordinals) -> NDArray[np.int32]:
-    held = counts.get(name)
-    found = np.zeros(len(ordinals), np.int32)
-    if held is not None:
-        inside = ordinals < len(held)
-        found[inside] = held[ordinals[inside]]
-    return found

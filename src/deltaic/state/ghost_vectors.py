@@ -47,4 +47,6 @@ def with_ghosts(before: StoredVectors | None, after: StoredVectors, pending: Ord
     # A column that started anew holds nothing of the one before.
     stayed = (before.rows(ordinals).view(np.uint32) == after.rows(ordinals).view(np.uint32)).all(axis=1)
     found = OrdinalSet.from_ordinals(ordinals[stayed])
-    return GhostedVectors(after.dimensions, after.chunks, after.present, found) if found else after
+    if not found:
+        return after
+    return GhostedVectors(after.dimensions, after.chunks, after.present, found, _sums=dict(after._sums))

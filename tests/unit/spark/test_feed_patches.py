@@ -113,11 +113,11 @@ def test_a_driver_that_comes_late_is_refused(dataset, sink, monkeypatch):
 
     made = module.patches_of
 
-    def interrupted(rows):
+    def interrupted(rows, type_name):
         # Another driver takes the same batch while this one reads it.
         monkeypatch.setattr(module, "patches_of", made)
         sink()(Rows(title(1, "theirs")), 0)
-        return made(rows)
+        return made(rows, type_name)
 
     monkeypatch.setattr(module, "patches_of", interrupted)
     with pytest.raises(ValidationError, match="went on meanwhile"):

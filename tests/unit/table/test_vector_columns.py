@@ -10,6 +10,7 @@ import pytest
 from deltaic import Table
 from deltaic.errors import DecodeError, InputError, SchemaError
 from deltaic.storage import open_store
+from deltaic.table.query.syntax_error import QuerySyntaxError
 from deltaic.table.rows import WriteOptions, vector_field
 from deltaic.table.rows.equality import value_codes
 from deltaic.table.split import ColumnIndex, SplitOptions
@@ -363,3 +364,11 @@ def test_the_command_takes_vectors_from_json_and_parquet(tmp_path):
     (tmp_path / "c.jsonl").write_text('{"id": 4, "embedding": [1, 2]}\n')
     done = CliRunner().invoke(app, ["append", str(tmp_path / "films"), str(tmp_path / "c.jsonl")])
     assert done.exit_code != 0 and "column embedding, row 0" in f"{done.output}{done.exception}"
+
+
+def test_the_numbers_of_a_vector_are_no_words_to_search_for():
+    table = make_table()
+    table.append([{"id": 1, "embedding": [1, 2, 3, 4]}, {"id": 2, "embedding": None}])
+    with pytest.raises(QuerySyntaxError, match=r"'embedding' is a vector: rows near another one are found by nearest"):
+        table.search("embedding:3")
+    assert table.search("embedding:*").table["id"].to_pylist() == [1]

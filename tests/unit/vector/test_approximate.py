@@ -59,6 +59,7 @@ def next_version(rng, vectors):
     return vectors.changed(ordinals, matrix, present)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["cosine", "l2"])
 def test_after_twenty_deltas_the_recall_is_high_and_few_nodes_were_placed_anew(metric, capsys):
     rng = np.random.default_rng(11)

@@ -15,6 +15,7 @@ from deltaic.table.split.mapping import (
     is_string,
     kind_of,
 )
+from deltaic.table.split.vectors import is_vector
 
 ValueKind = Literal[
     "text", "string", "integer", "float", "decimal", "date", "timestamp", "time", "duration", "boolean", "binary", "ip",
@@ -40,6 +41,8 @@ class SearchColumn:
     index: IndexedColumn | None = None
     """What the index has of it; None if it is answered from rows."""
     partition: bool = False
+    vector: bool = False
+    """Whether it is a vector: as a whole it is there or null, and its numbers one by one mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class SearchColumns:
             index = None if one.name in partitions else mapping.by_name.get(stored)
             if index is not None and index.kind == "none":
                 index = None
-            columns[one.name] = SearchColumn(one.name, one.type, stored, index, one.name in partitions)
+            columns[one.name] = SearchColumn(one.name, one.type, stored, index, one.name in partitions, is_vector(one))
         made = cls(columns)
         return cls(columns, tuple(default) or made._holding_text())
 

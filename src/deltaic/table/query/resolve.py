@@ -108,6 +108,8 @@ class _Resolver:
             ) from None
         if isinstance(tree, Exists):
             return found
+        if found.column.vector:
+            self._fail(f"column {found.name!r} is a vector: rows near another one are found by nearest()", tree)
         if found.kind == "json" and not found.path:
             self._fail(f"column {found.name!r} is JSON; write the path to a value, as in {found.name}.name:word", tree)
         if found.kind == "none":
