@@ -8,7 +8,7 @@ QUICK := not long and not bench
 QUICKER := $(QUICK) and not install and not slow and not spark
 PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadgroup
 # What the tests and the demonstration use. Kernels are compiled by a step of their own.
-EXTRAS := arrow,cli,table,spark,otel
+EXTRAS := arrow,cli,table,spark,vector,otel
 INSTALL := DELTAIC_KERNELS=none $(PY) -m pip install --quiet --no-build-isolation --editable
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1

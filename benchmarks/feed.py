@@ -27,14 +27,13 @@ COLUMNS = "feed: groups of columns with keys and values"
 FULL_PLACES = "full diff: keys, places and values, objects"
 OBJECTS = "feed: keys, places and values, objects"
 DIFF_SAMPLE = 500
-"""Of modified records, whose differences are made one by one; the rest takes as long each."""
+"""Records of each kind whose differences are made; that figure is what they take, times how many there are."""
 
 
 def measure(watch: Stopwatch, folder: Path, rounds: int) -> dict[str, Any]:
     """Measure one step; gives what it holds."""
     from deltaic.compare.diff import diff
-    from deltaic.compare.feed import step_changes, touched_by
-    from deltaic.consumer.apply import changed_ordinals
+    from deltaic.compare.feed import step_changes
     from deltaic.consumer.feed import FeedStep, feed_step
     from deltaic.state.bitset import EMPTY
     from deltaic.state.read import ReadState
@@ -43,7 +42,7 @@ def measure(watch: Stopwatch, folder: Path, rounds: int) -> dict[str, Any]:
     step_blob = folder / "delta-0-1"
 
     def feed(after: ReadState, **options: Any) -> FeedStep:
-        return feed_step(0, 1, before, after, touched_by((changed_ordinals(after),)), **options)
+        return feed_step(0, 1, before, after, _touched(after), **options)
 
     def alone(state: ReadState) -> ReadState:
         """The state as its snapshot would give it: of nothing is known where it came from."""
@@ -58,8 +57,7 @@ def measure(watch: Stopwatch, folder: Path, rounds: int) -> dict[str, Any]:
         after = watch.measure("apply the delta", 1, lambda: before.apply(step_blob))
         assert isinstance(after, ReadState)
         fresh = alone(after)
-        touched = touched_by((changed_ordinals(after),))
-        watch.measure(COLUMNS, 1, lambda state=after, seen=touched: _columns(step_changes(before, state, seen)))
+        watch.measure(COLUMNS, 1, lambda state=after: _columns(step_changes(before, state, _touched(state))))
         step = watch.measure("feed: a batch of patches", 1, lambda state=after: feed(state))
         watch.measure("the same with values before", 1, lambda state=after: feed(state, with_before=True))
         assert isinstance(step, FeedStep)
@@ -81,6 +79,13 @@ def _full(found: Any) -> dict[str, Any]:
     }
 
 
+def _touched(after: Any) -> Any:
+    from deltaic.compare.feed import touched_by
+    from deltaic.consumer.apply import changed_ordinals
+
+    return touched_by((changed_ordinals(after),))
+
+
 def _columns(found: Any) -> list[Any]:
     """Read all columns of a feed."""
     return [
@@ -90,21 +95,20 @@ def _columns(found: Any) -> list[Any]:
 
 
 def _measure_places(watch: Stopwatch, make: Any) -> None:
-    """A diff with the values of everything that changed: some records are measured, all are counted."""
+    """A diff with the values of everything that changed: of each kind some records are measured, and all counted."""
     sample = Stopwatch()
     found: Any = sample.measure("diff", 1, make)
     of_type = found["Movie"]
-    sample.measure("records", DIFF_SAMPLE, lambda: [one.differences() for one in _first(of_type)])
-    count = of_type.counts.added + of_type.counts.removed + of_type.counts.modified
-    times = [
-        sum(getattr(sample.figures[part], kind)[0] * number for part, number in (("diff", 1), ("records", count)))
-        for kind in ("cpu", "wall")
-    ]
+    counts, parts = of_type.counts, [("diff", 1)]
+    for kind, count in (("added", counts.added), ("removed", counts.removed), ("modified", counts.modified)):
+        sample.measure(kind, min(DIFF_SAMPLE, count), lambda chosen=kind: _differences(of_type, chosen))
+        parts.append((kind, count))
+    times = [sum(getattr(sample.figures[part], kind)[0] * number for part, number in parts) for kind in ("cpu", "wall")]
     watch.book(FULL_PLACES, *times)
 
 
-def _first(of_type: Any) -> Any:
-    return of_type.records("modified", limit=DIFF_SAMPLE)
+def _differences(of_type: Any, kind: str) -> list[Any]:
+    return [one.differences() for one in of_type.records(kind, limit=DIFF_SAMPLE)]
 
 
 def main() -> None:

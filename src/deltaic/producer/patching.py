@@ -141,14 +141,13 @@ class Patcher:
             replaced[name] = np.union1d(replaced[name], ordinals) if name in replaced else ordinals
         cycle.finish()
         if previous is None:
-            return sum(map(len, replaced.values()))
+            return found.touched
         state = cycle.write_state
         needed = {name: state.populated(name) for name in state.schemas.names}
         for name, gone in found.keyless_removed.items():
             needed[name] = needed[name].difference(gone)
-        removed = self.index.released(
-            previous, {name: OrdinalSet.from_ordinals(each) for name, each in replaced.items()}, needed
-        )
+        gone_roots = {name: OrdinalSet.from_ordinals(each) for name, each in replaced.items()}
+        removed = self.index.released(previous, gone_roots, needed) if gone_roots else {}
         state.keep_all_from_previous()
         for name, gone in removed.items():
             if name in state.schemas:
@@ -322,7 +321,11 @@ class _Found:
         values = group.values.to_list()
         name = group.type_name
         if group.operation is Operation.PUT:
-            cycle.add_rows(DictRows(name, values))
+            ordinals = cycle.add_rows(DictRows(name, values))
+            if ordinals is not None and name in self.keyless_removed:
+                # What was removed a moment ago is there again.
+                again = OrdinalSet.from_ordinals(np.unique(ordinals).astype(np.int64))
+                self.keyless_removed[name] = self.keyless_removed[name].difference(again)
             counts.applied += len(values)
             self.touched += len(values)
             return

@@ -141,6 +141,11 @@ def test_records_without_a_key_come_and_go_as_a_whole(producer: Producer) -> Non
     patch(producer, [Patch("Note", None, value={"text": "ho"}, operation=Operation.REMOVE),
                      Patch("Note", None, value={"text": "hu"}, operation=Operation.PUT)])  # fmt: skip
     assert set(content(producer, "Note")) == {"hi", "hu"}
+    remove, put = (
+        Patch("Note", None, value={"text": "hi"}, operation=each) for each in (Operation.REMOVE, Operation.PUT)
+    )
+    patch(producer, [remove, put])
+    assert set(content(producer, "Note")) == {"hi", "hu"}
     with pytest.raises(PatchConflictError, match="no such record"):
         patch(producer, [Patch("Note", None, value={"text": "nope"}, operation=Operation.REMOVE)])
 
