@@ -3,31 +3,13 @@
 Seeds are fixed: a failure names its seed and the command that runs it again.
 """
 
-import json
-import subprocess
-import sys
-import tempfile
-from collections import Counter
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.fuzz.driving import endings_of
 
-
-def fuzz(plan: str, start: int, stop: int) -> Counter[str]:
-    """How often each ending came; fails with the seed where another came, or the process died."""
-    with tempfile.NamedTemporaryFile() as note:
-        words = [sys.executable, "-m", "tests.fuzz.part_driver", plan, str(start), str(stop), note.name]
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-        reached = Path(note.name).read_text().strip()
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if not lines:
-        pytest.fail(f"the process ended with {done.returncode} at {plan} {reached}:\n{done.stderr[-2000:]}")
-    answer = json.loads(lines[-1])
-    for number, error, tail in answer["failures"]:
-        pytest.fail(f"{error}\nagain: python -m tests.fuzz.part_driver {plan} {number} {number + 1}\n{tail}")
-    return Counter(answer["endings"])
+fuzz = partial(endings_of, "part_driver")
 
 
 def test_mutated_parts_are_applied_or_refused_by_a_code():

@@ -268,3 +268,29 @@ def test_patches_go_on_between_other_versions(dataset: Dataset) -> None:
                 changes.add_or_modify({**ROWS[2], "title": f"title {number}"}, "Movie")
     found = movies(dataset)
     assert found[1]["year"] == 2 and found[2]["title"] == "title 2"
+
+
+def test_two_writers_of_one_row_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    from threading import Thread
+
+    url = str(tmp_path / "data")
+    dataset = Dataset.create(url, MODEL, table=True)
+    dataset.table.append(ROWS)
+    failed: list[BaseException] = []
+
+    def count(path: str, start: int) -> None:
+        mine = Dataset.open(url)
+        try:
+            for number in range(start, start + 6):
+                mine.patch([Patch("Movie", 1, path, number + 1, previous=number)], publish=False)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [Thread(target=count, args=("year", 1901)), Thread(target=count, args=("cast[0].age", 1))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    (row,) = (row for row in Dataset.open(url).table.to_arrow().to_pylist() if row["id"] == 1)
+    assert row["year"] == 1907 and row["cast"][0]["age"] == 7
