@@ -5,6 +5,7 @@ that is patched (`patch_overlay`), and its last field gets the values. What this
 that such a patch is about, is left to `patch_records`, which takes everything.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from deltaic.errors import PatchConflictError
 from deltaic.producer.patch_encode import encoded, shown, values_list
 from deltaic.producer.patch_overlay import NULL, CollectionOverlay, ObjectOverlay, Overlay, Rows
 from deltaic.producer.patch_records import PatchCounts, PatchRules
-from deltaic.producer.patch_routes import Route, RouteStep, StepKind
+from deltaic.producer.patch_routes import Route, RouteStep, StepKind, referred_first
 from deltaic.producer.patch_vectors import VectorEdits
 from deltaic.producer.populate import Population
 from deltaic.schema.model import Model
@@ -27,9 +28,14 @@ from deltaic.wire.references import ParameterType
 Mask = NDArray[np.bool_]
 
 
-def takes(model: Model, previous: ReadState, group: PatchGroup, route: Route) -> bool:
-    """True if a group can be applied by column."""
+def takes(
+    model: Model, previous: ReadState, group: PatchGroup, route: Route, tangled: Collection[str] = frozenset()
+) -> bool:
+    """True if a group can be applied by column; `tangled` types are left to the other way."""
     schema = model.schemas.object_schema(group.type_name)
+    root = previous.types.get(group.type_name)
+    if root is None or root.schema != schema:
+        return False  # copies are read field by field, by their places
     if group.operation is Operation.VECTOR:
         known = (group.type_name, route.steps[0].name) in previous.vectors
         beside = schema.position(route.steps[0].name) < 0  # else its bytes are a field of the record
@@ -52,7 +58,7 @@ def takes(model: Model, previous: ReadState, group: PatchGroup, route: Route) ->
     left = list(group.selectors)
     seen: set[str] = set()
     for step in route.steps:
-        if step.wrapped or step.kind is StepKind.MEMBER or step.type_name in seen:
+        if step.wrapped or step.kind is StepKind.MEMBER or step.type_name in seen or step.type_name in tangled:
             return False
         seen.add(step.type_name)
         held = previous.types.get(step.type_name)
@@ -115,7 +121,7 @@ class ColumnEdits:
         root = self._object(self.type_name)
         alive = np.ones(root.base.count, np.bool_)
         alive[self._root_rows[(self._root_rows >= 0) & self.left]] = False
-        order = [schema.name for schema in self._model.schemas.dependency_order() if schema.name in self._overlays]
+        order = referred_first(self._model, self._overlays)
         reached = {name: np.zeros(self._overlays[name].count, np.bool_) for name in order}
         reached[self.type_name] = alive
         for name in reversed(order):

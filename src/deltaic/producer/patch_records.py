@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from deltaic.errors import InputError, PatchConflictError
 from deltaic.producer.patch_encode import encoded
 from deltaic.producer.patch_routes import Route, StepKind, route_of, spread
-from deltaic.producer.patch_values import NotThere, current, patched, plain, same_value
+from deltaic.producer.patch_shapes import Shapes
+from deltaic.producer.patch_values import NotThere, current, patched, same_value
 from deltaic.schema.model import Model
 from deltaic.wire.patches import ABSENT, MISSING, Operation, PatchGroup, join_place
 from deltaic.wire.references import ParameterType, Selector
@@ -67,6 +68,7 @@ class RecordEdits:
         rules: what happens where a patch does not fit.
         read: gives the record of a type by the key's number, or ABSENT.
         counts: what became of the patches.
+        shapes: what makes two values the same.
     """
 
     def __init__(
@@ -75,8 +77,10 @@ class RecordEdits:
         rules: PatchRules,
         read: Callable[[str, Hashable], Any],
         counts: PatchCounts,
+        shapes: Shapes,
     ) -> None:
         self._model, self._rules, self._read, self._counts = model, rules, read, counts
+        self._shapes = shapes
         self._records: dict[tuple[str, Hashable], Any] = {}
         self._routes: dict[tuple[str, str], Route] = {}
         self._touched: dict[tuple[str, Hashable], None] = {}
@@ -119,7 +123,7 @@ class RecordEdits:
             try:
                 if previous[row] is not MISSING:
                     found = current(record, route, selectors[row])
-                    if not same_value(route, found, previous[row]):
+                    if not same_value(route, self._shapes, selectors[row], found, previous[row]):
                         raise PatchConflictError(
                             group.type_name, keys[row], join_place(route.path, selectors[row]), found, previous[row]
                         )
@@ -145,8 +149,7 @@ class RecordEdits:
             expected = previous[row]
             if expected is not MISSING:
                 absent = record is ABSENT or expected is ABSENT
-                same = (record is ABSENT) == (expected is ABSENT) if absent else plain(record) == plain(expected)
-                if not same:
+                if record is not expected if absent else not self._same_record(group.type_name, record, expected):
                     self._conflict(PatchConflictError(group.type_name, keys[row], "", record, expected))
                     continue
             if group.operation is Operation.REMOVE:
@@ -162,6 +165,12 @@ class RecordEdits:
                         "WrongType",
                     )
                 self._put(group.type_name, number, dict(given))
+
+    def _same_record(self, type_name: str, found: Any, expected: Any) -> bool:
+        try:
+            return self._shapes.same(type_name, found, expected)
+        except RecursionError as error:
+            raise InputError(f"{type_name}: an expected record is nested too deep", "TooDeep") from error
 
     def _record(self, type_name: str, number: Hashable) -> Any:
         found = self._records.get((type_name, number), MISSING)

@@ -4,6 +4,7 @@ A path names fields of records (`cast[].name`); types in between that only box a
 it. A route knows for each step what type holds it and what type is behind it, and what the last step gives.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -180,6 +181,31 @@ class _Walk:
 
     def _refused(self, why: str, code: str = "UnknownField") -> InputError:
         return InputError(f"{self._root}.{self._path}: {why}", code)
+
+
+def tangled_types(model: Model) -> frozenset[str]:
+    """The types that lead back to themselves through others: no order has each before those that refer to it."""
+    links = {schema.name: set(schema.references()) - {schema.name} for schema in model.schemas}
+    while alone := [name for name, targets in links.items() if not targets & links.keys()]:
+        for name in alone:
+            del links[name]
+    return frozenset(links)
+
+
+def referred_first(model: Model, names: Collection[str]) -> list[str]:
+    """Some types that are not tangled, each behind those that it refers to, itself aside."""
+    order: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name not in order:
+            for target in model.schemas[name].references():
+                if target in names and target != name:
+                    visit(target)
+            order[name] = None
+
+    for name in names:
+        visit(name)
+    return list(order)
 
 
 def spread(group: PatchGroup) -> PatchGroup:

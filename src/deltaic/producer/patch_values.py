@@ -5,7 +5,6 @@ that are missing on the way; taking away what is not there, an element past the 
 is null are conflicts.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from deltaic.errors import InputError, PatchConflictError
 from deltaic.producer.patch_routes import Route, RouteStep, StepKind
+from deltaic.producer.patch_shapes import Shapes
 from deltaic.schema.logical import LogicalType
 from deltaic.schema.types import Field, FieldType
 from deltaic.state.ingest_plan import Place
@@ -68,33 +68,19 @@ def current(record: Any, route: Route, selectors: Selectors) -> Any:
     return found
 
 
-def same_value(route: Route, found: Any, expected: Any) -> bool:
+def same_value(route: Route, shapes: Shapes, selectors: Selectors, found: Any, expected: Any) -> bool:
     """True if what is there is what was expected, both as the field keeps it."""
     if found is ABSENT or expected is ABSENT or found is None or expected is None:
         return (found is ABSENT) == (expected is ABSENT) and (found is None) == (expected is None)
-    if route.scalar is not None:
-        return _kept(route.scalar, found, route.path) == _kept(route.scalar, expected, route.path)
-    try:
-        return bool(plain(found) == plain(expected))
-    except RecursionError as error:
-        raise InputError(f"{route.path}: an expected value is nested too deep", "TooDeep") from error
-
-
-def plain(value: Any) -> Any:
-    """A value in a form that equal ones share: missing fields are null, sets and maps in one order, NaN is itself."""
-    if isinstance(value, Mapping):
-        return {"map": sorted((repr(plain(key)), plain(each)) for key, each in value.items() if each is not None)}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, set | frozenset):
-        return sorted((plain(each) for each in value), key=repr)
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, float | np.floating) and math.isnan(value):
-        return "NaN"
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).hex()
-    return value
+    if not isinstance(_per_step(route, selectors)[-1], Range):
+        return _same(route, shapes, found, expected)
+    # A range of elements is held against a list of them.
+    if not isinstance(expected, list | tuple) or len(found) != len(expected):
+        return False
+    return all(
+        (one is None and other is None) if one is None or other is None else _same(route, shapes, one, other)
+        for one, other in zip(found, expected, strict=True)
+    )
 
 
 def key_text(value: Any) -> str:
@@ -122,6 +108,15 @@ def typed_key(text: str, key: Field, path: str) -> Any:
     except ValueError:
         pass
     raise InputError(f"{path}: {text!r} is no {key.type} that an entry could have as its key", "BadKey")
+
+
+def _same(route: Route, shapes: Shapes, found: Any, expected: Any) -> bool:
+    if route.scalar is not None:
+        return _kept(route.scalar, found, route.path) == _kept(route.scalar, expected, route.path)
+    try:
+        return shapes.same(route.last.target or "", found, expected)
+    except RecursionError as error:
+        raise InputError(f"{route.path}: an expected value is nested too deep", "TooDeep") from error
 
 
 def _changed(record: Any, route: Route, selectors: Selectors, leaf: _Leaf) -> Any:

@@ -20,10 +20,13 @@ from deltaic.producer.incremental import ChangeIndex
 from deltaic.producer.patch_columns import ColumnEdits, takes
 from deltaic.producer.patch_found import FoundRecords, Numbers, Ordinals
 from deltaic.producer.patch_records import PatchCounts, PatchRules, RecordEdits
-from deltaic.producer.patch_routes import Route, route_of
+from deltaic.producer.patch_routes import Route, route_of, tangled_types
+from deltaic.producer.patch_shapes import Shapes
+from deltaic.producer.patch_sweep import lost_references, released_by_model
 from deltaic.producer.populate import Population
 from deltaic.producer.sources import DictRows
 from deltaic.schema.model import Model
+from deltaic.schema.schemas import SchemaSet
 from deltaic.state.bitset import OrdinalSet
 from deltaic.state.read import ReadState
 from deltaic.wire.patches import ABSENT, Patch, PatchBatch, PatchGroup
@@ -114,6 +117,8 @@ class Patcher:
         self.model = model
         self.index = ChangeIndex(model)
         self._routes: dict[tuple[str, str], Route] = {}
+        self._tangled = tangled_types(model)
+        self._schemas: SchemaSet | None = None
 
     def populate(self, cycle: Population, batch: PatchBatch, rules: PatchRules, counts: PatchCounts) -> int:
         """Build the version from the one before and a batch; gives the number of records that were touched."""
@@ -122,6 +127,9 @@ class Patcher:
             raise InputError(
                 "fields are named by their numbers: the batch must be resolved by a registry", "Unresolved"
             )
+        if previous is not None and previous.schemas != self._schemas:
+            # Where a field joined, a record may refer to more than before under its old number: all is counted again.
+            self.index, self._schemas = ChangeIndex(self.model), previous.schemas
         found = FoundRecords(self.model, self.index, previous, batch)
         work = [
             _Work(group, numbers, self._route(group))
@@ -139,6 +147,8 @@ class Patcher:
             needed[name] = needed[name].difference(gone)
         gone_roots = {name: OrdinalSet.from_ordinals(each) for name, each in replaced.items()}
         removed = self.index.released(previous, gone_roots, needed) if gone_roots else {}
+        if lost := lost_references(self.model, previous):
+            removed = released_by_model(self.model, previous, lost, removed, needed)
         state.keep_all_from_previous()
         for name, gone in removed.items():
             if name in state.schemas:
@@ -180,7 +190,7 @@ class Patcher:
             if each.numbers is None:
                 continue
             here = left.setdefault(each.group.type_name, np.zeros(found.key_count(each.group.type_name), np.bool_))
-            if not by_column or previous is None or not each.by_column(self.model, previous):
+            if not by_column or previous is None or not each.by_column(self.model, previous, self._tangled):
                 here[each.numbers] = True
         if previous is None:
             return left, replaced
@@ -212,14 +222,15 @@ class Patcher:
     ) -> dict[str, Ordinals]:
         """Apply the rest record by record; gives the records of the version before that are replaced."""
         previous = cycle.previous
+        shapes = Shapes(self.model, previous)
 
         def read(type_name: str, number: Hashable) -> Any:
             ordinal = int(found.by_number(type_name)[number])  # type: ignore[call-overload]
             if ordinal < 0 or previous is None:
                 return ABSENT
-            return self._with_vectors(previous, type_name, ordinal)
+            return shapes.of_model(type_name, self._with_vectors(previous, type_name, ordinal))
 
-        edits = RecordEdits(self.model, rules, read, counts)
+        edits = RecordEdits(self.model, rules, read, counts, shapes)
         for each in work:
             if each.numbers is None:
                 found.keyless(cycle, each.group, rules, counts)
@@ -251,6 +262,6 @@ class _Work:
     numbers: Numbers | None
     route: Route | None
 
-    def by_column(self, model: Model, previous: ReadState) -> bool:
+    def by_column(self, model: Model, previous: ReadState, tangled: frozenset[str]) -> bool:
         """True if the group can be applied by column."""
-        return self.route is not None and takes(model, previous, self.group, self.route)
+        return self.route is not None and takes(model, previous, self.group, self.route, tangled)

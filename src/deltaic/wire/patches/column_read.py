@@ -19,6 +19,7 @@ from deltaic.wire.patches.layout import (
     CONSTANT,
     PACKED_NUMBERS,
     PACKED_STEPS,
+    TEXT_EXTENSION,
     VECTOR_EXTENSION,
 )
 from deltaic.wire.patches.patch import ABSENT
@@ -242,4 +243,6 @@ def _extension(code: int, data: memoryview) -> Any:
         return ABSENT
     if code == VECTOR_EXTENSION and not len(data) % 4:
         return np.frombuffer(bytes(data), "<f4").astype(np.float32)
+    if code == TEXT_EXTENSION:
+        return bytes(data).decode("utf-8", "surrogatepass")
     raise ValueError(f"extension {code} of {len(data)} bytes is not known")

@@ -1,5 +1,6 @@
 """Columns in bytes (docs/formats/patches.md, "columns")."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from deltaic.wire.patches.layout import (
     CONSTANT,
     PACKED_NUMBERS,
     PACKED_STEPS,
+    TEXT_EXTENSION,
     VECTOR_EXTENSION,
 )
 from deltaic.wire.patches.patch import ABSENT
@@ -107,9 +109,36 @@ def _packed(values: NDArray[np.int64], width: int) -> bytes:
 
 def _any(items: tuple[Any, ...]) -> bytes:
     try:
-        return msgspec.msgpack.encode(items, enc_hook=_extension)
+        try:
+            return msgspec.msgpack.encode(items, enc_hook=_extension)
+        except UnicodeEncodeError:
+            return msgspec.msgpack.encode(_with_surrogates(items), enc_hook=_extension)
     except (TypeError, OverflowError, ValueError, RecursionError, UnicodeEncodeError) as error:
         raise InputError(f"a value of a patch cannot be written: {error}", "WrongType") from error
+
+
+def _with_surrogates(value: Any) -> Any:
+    """A value whose texts with lone surrogates, which MessagePack refuses, are extensions; a map of such keys pairs."""
+    if isinstance(value, str):
+        return value if _is_utf8(value) else _surrogates(value)
+    if isinstance(value, Mapping):
+        pairs = [(_with_surrogates(key), _with_surrogates(each)) for key, each in value.items()]
+        return dict(pairs) if all(isinstance(key, str | int | float | bytes) for key, _ in pairs) else pairs
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_with_surrogates(each) for each in value]
+    return value
+
+
+def _is_utf8(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _surrogates(value: str) -> msgspec.msgpack.Ext:
+    return msgspec.msgpack.Ext(TEXT_EXTENSION, value.encode("utf-8", "surrogatepass"))
 
 
 def _extension(value: Any) -> Any:

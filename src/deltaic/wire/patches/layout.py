@@ -26,5 +26,8 @@ ABSENT_EXTENSION = 1
 VECTOR_EXTENSION = 2
 """The MessagePack extension of a vector: its values as float32, little-endian."""
 
+TEXT_EXTENSION = 3
+"""The MessagePack extension of a text with a lone surrogate: its bytes, the surrogate's three among them."""
+
 ROW_COUNTS: dict[int, int] = {2: 1, 3: 2, 4: 1, 5: 2}
 """How many columns of numbers a selector has, by its parameter type."""

@@ -122,6 +122,34 @@ def test_a_reader_of_the_page_reads_every_kind_of_column_and_selector(compress: 
     }  # fmt: skip
 
 
+def test_texts_with_lone_surrogates_travel_inside_of_records_too() -> None:
+    value = {
+        "name": "a\ud800",
+        "plain": "ä🎬",
+        "words": ["\udfff", "b", None],
+        "aliases": {"\ud800x": {"y": 1.5}, "k": 2},
+    }
+    patches = [
+        Patch("Movie", 1, value=value, operation=Operation.PUT, previous=ABSENT),
+        Patch("Movie", 2, value={"name": "b", "vector": np.array([0.5], np.float32)}, operation=Operation.PUT),
+    ]
+    data = PatchBatch.of(patches).to_bytes()
+    first, second = PatchBatch.from_bytes(data)
+    # A map with such a key comes back as pairs: MessagePack has no such keys.
+    pairs = [["\ud800x", {"y": 1.5}], ["k", 2]]
+    assert first.value == {**value, "aliases": pairs} and first.previous is ABSENT
+    assert second.value["name"] == "b" and second.value["vector"].tolist() == [0.5]
+    found = read_frame(data)[0]["value"]
+    assert found["name"] == ("extension", 3, b"a\xed\xa0\x80") and found["plain"] == "ä🎬"
+
+
+def test_a_text_extension_that_is_no_text_is_refused() -> None:
+    data = PatchBatch.of([Patch("Movie", 1, "any", ["\ud800"])]).to_bytes(compress=False)
+    at = data.index(b"\xed\xa0\x80")
+    body = data[20:at] + b"\xff\xff\xff" + data[at + 3 :]
+    assert framed(data[20:]) == data and code_of(framed(body)) == "MalformedValue"
+
+
 def test_deltas_of_vectors_travel_as_batch_frames() -> None:
     patches = [
         Patch("Movie", key, "embedding", delta(4, {1: key, 3: 0.5}, [0.0, 1.0]), operation=Operation.VECTOR)
