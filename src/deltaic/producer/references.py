@@ -45,8 +45,9 @@ class ReferenceCounts:
         if state is self._state:
             return
         before = self._state
-        # Past a version in between an ordinal may have gone and come back with another record.
-        if before is None or state.origin_tag != before.tag or before.types.keys() != state.types.keys():
+        # Past a version in between an ordinal may have gone and come back with another record; and a record that stays
+        # may get or lose a reference when the model does.
+        if before is None or state.origin_tag != before.tag or before.schemas != state.schemas:
             before, self._counts = None, {}
         for name, data in state.types.items():
             old = before.types[name].populated if before is not None else OrdinalSet(np.zeros(0, np.uint64))

@@ -213,3 +213,20 @@ def test_what_a_new_field_referred_to_goes_with_it_though_its_record_kept_its_nu
         assert counts(producer, "SetOfString") == [1]
         patch(producer, [Patch("Movie", 1, "tags", ["newer"])])
         assert content(producer)[1]["tags"] == ["newer"] and counts(producer, "SetOfString") == [1]
+
+
+def test_changes_by_key_let_go_of_what_a_new_field_referred_to() -> None:
+    without = Model.parse(SCHEMAS.replace("SetOfString tags;", ""))
+    with Producer("memory:", without, versions=count_up) as producer:
+        rows = [{name: value for name, value in movie(number).items() if name != "tags"} for number in (1, 2)]
+        producer.publish(rows, type_name="Movie")
+        with producer.incremental() as changes:
+            changes.add_or_modify({**rows[1], "year": 1901}, type_name="Movie")
+        producer.change_model(Model.parse(SCHEMAS))
+        kept = [{**rows[0], "tags": ["new"]}, {**rows[1], "year": 1901, "tags": ["new"]}]
+        producer.publish(kept, type_name="Movie")
+        with producer.incremental() as changes:
+            for row in kept:
+                changes.add_or_modify({**row, "tags": ["newer"]}, type_name="Movie")
+        assert counts(producer, "SetOfString") == [1]
+        assert all(row["tags"] == ["newer"] for row in content(producer).values())
