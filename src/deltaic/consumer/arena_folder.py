@@ -246,6 +246,9 @@ class Lease:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.inode = os.fstat(descriptor).st_ino
+        # Not by `__del__`: that runs while the weak references to this are still good, so that another thread could
+        # be given a lease that is no more.
+        weakref.finalize(self, os.close, descriptor).atexit = False
         _leases.add(self)
 
     @classmethod
@@ -269,9 +272,6 @@ class Lease:
             fcntl.flock(own, fcntl.LOCK_SH | fcntl.LOCK_NB)
             os.dup2(own, self.descriptor, inheritable=False)
         os.close(own)
-
-    def __del__(self) -> None:
-        os.close(self.descriptor)
 
 
 def is_unused(descriptor: int) -> bool:

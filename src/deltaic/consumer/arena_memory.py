@@ -8,6 +8,7 @@ a state, so that no other process writes over it.
 import ctypes
 import mmap
 import os
+import weakref
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
@@ -52,10 +53,9 @@ class Mapping:
             error = ctypes.get_errno()
             raise StorageError(error, f"cannot map {self.size:,} bytes of a shared state: {os.strerror(error)}")
         self.address = address
-
-    def __del__(self) -> None:
-        if self.address:
-            _munmap(self.address, self.size)
+        # Not by `__del__`: that runs while the weak references to this are still good, so that another thread could
+        # be given a mapping whose memory is going.
+        weakref.finalize(self, _munmap, address, self.size).atexit = False
 
 
 class Loan:

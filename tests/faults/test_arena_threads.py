@@ -1,0 +1,58 @@
+"""Threads that let go of a mapping or a lease while others ask for it: nobody is given one that is going."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROGRAM = """
+import os, sys, threading, time, weakref
+from pathlib import Path
+from deltaic.consumer.arena_folder import Lease
+from deltaic.consumer.arena_memory import Loan, Mapping
+
+file, kind = Path(sys.argv[1]), sys.argv[2]
+known, guard = weakref.WeakValueDictionary(), threading.Lock()
+
+def opened():
+    with guard:
+        found = known.get("file")
+        if found is None:
+            descriptor = os.open(file, os.O_RDONLY)
+            if kind == "lease":
+                found = known["file"] = Lease.take(descriptor)
+            else:
+                found = known["file"] = Mapping("file", descriptor, writable=False)
+                os.close(descriptor)
+        return found
+
+def use():
+    while time.monotonic() < end:
+        found = opened()
+        if kind == "lease":
+            assert os.fstat(found.descriptor).st_ino == found.inode
+        else:
+            assert Loan(found, None).array()[::4096].sum() == 0
+        rounds.append(1)
+        del found
+
+rounds, end, failed = [], time.monotonic() + 2.0, []
+threading.excepthook = lambda given: failed.append(given.exc_value)
+threads = [threading.Thread(target=use) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(rounds) > 100
+sys.exit(1 if failed else 0)
+"""
+
+
+@pytest.mark.parametrize("kind", ["mapping", "lease"])
+def test_nobody_is_given_what_another_thread_is_letting_go_of(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "file").write_bytes(bytes(1 << 20))
+    words = [sys.executable, "-X", "faulthandler", "-c", PROGRAM, str(tmp_path / "file"), kind]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
