@@ -1,10 +1,17 @@
 """Threads that let go of a mapping or a lease while others ask for it: nobody is given one that is going."""
 
+import os
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from deltaic.consumer import arena_memory
+from deltaic.consumer.arena_folder import Lease
+from deltaic.consumer.arena_memory import Mapping
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAM = """
@@ -56,3 +63,34 @@ def test_nobody_is_given_what_another_thread_is_letting_go_of(tmp_path: Path, ki
     words = [sys.executable, "-X", "faulthandler", "-c", PROGRAM, str(tmp_path / "file"), kind]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("kind", ["mapping", "lease"])
+def test_what_is_being_let_go_of_is_not_found_any_more(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The moment that threads meet by chance, asked about from within: no weak reference is good while it lasts."""
+    (tmp_path / "file").write_bytes(bytes(4096))
+    known: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
+    seen: list[bool] = []
+
+    def asking(let_go: Callable[..., object]) -> Callable[..., object]:
+        def asked(*given: int) -> object:
+            if "watched" in state:
+                seen.append(known.get("one") is not None)
+            return let_go(*given)
+
+        return asked
+
+    state: dict[str, object] = {}
+    monkeypatch.setattr(arena_memory, "_munmap", asking(arena_memory._munmap))
+    monkeypatch.setattr(os, "close", asking(os.close))
+    descriptor = os.open(tmp_path / "file", os.O_RDONLY)
+    if kind == "lease":
+        known["one"] = state["watched"] = Lease.take(descriptor)
+    else:
+        known["one"] = state["watched"] = Mapping("one", descriptor, writable=False)
+        os.close(descriptor)
+        seen.clear()
+    state["watched"] = None
+    assert seen == [False]

@@ -1,7 +1,8 @@
 """`deltaic conformance`: check this implementation against recorded cases of another one."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
@@ -20,13 +21,7 @@ def hollow(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of recorded Hollow cases, or one case.")],
 ) -> None:
     """Read every recorded case and compare raw values: one line per case, then `N passed, M failed`."""
-    passed = failed = 0
-    for result in run_folder(folder):
-        print(result, flush=True)
-        passed += result.passed
-        failed += result.failure is not None
-    print(f"{passed} passed, {failed} failed")
-    raise typer.Exit(1 if failed else 0)
+    _tell(run_folder(folder))
 
 
 @app.command("indextables")
@@ -36,13 +31,7 @@ def indextables(
     """Read every recorded table and compare versions, files, counts: one line each, then `N passed, M failed`."""
     from deltaic.testing import indextables_conformance
 
-    passed = failed = 0
-    for result in indextables_conformance.run_folder(folder):
-        print(result, flush=True)
-        passed += result.passed
-        failed += not result.passed
-    print(f"{passed} passed, {failed} failed")
-    raise typer.Exit(1 if failed else 0)
+    _tell(indextables_conformance.run_folder(folder))
 
 
 @app.command("vector-delta")
@@ -52,13 +41,7 @@ def vector_delta(
     """Run every recorded case of vector deltas and compare bits: one line each, then `N passed, M failed`."""
     from deltaic.testing import vector_conformance
 
-    passed = failed = 0
-    for result in vector_conformance.run_folder(folder):
-        print(result)
-        passed += result.passed
-        failed += result.failure is not None
-    print(f"{passed} passed, {failed} failed")
-    raise typer.Exit(1 if failed else 0)
+    _tell(vector_conformance.run_folder(folder))
 
 
 @app.command("field-registry")
@@ -70,9 +53,21 @@ def field_registry(
     """Run every recorded case of references and registries: one line each, then `N passed, M failed`."""
     from deltaic.testing import field_registry_conformance
 
+    _tell(field_registry_conformance.run_folder(folder))
+
+
+class _Result(Protocol):
+    @property
+    def passed(self) -> bool: ...
+    @property
+    def failure(self) -> str | None: ...
+
+
+def _tell(results: Iterable[_Result]) -> None:
+    """Print each result as it comes, and their number; ends the command. What was skipped counts as neither."""
     passed = failed = 0
-    for result in field_registry_conformance.run_folder(folder):
-        print(result)
+    for result in results:
+        print(result, flush=True)
         passed += result.passed
         failed += result.failure is not None
     print(f"{passed} passed, {failed} failed")

@@ -18,7 +18,7 @@ from deltaic.compare.content import ContentDigests
 from deltaic.compare.feed_compare import Comparison, Sameness, Spot
 from deltaic.compare.feed_groups import ChangeGroup, Gathering, StepChanges
 from deltaic.compare.feed_values import Keys, Ordinals, RecordValues, values_of
-from deltaic.compare.feed_vectors import changed_vectors, compare_vectors
+from deltaic.compare.feed_vectors import compare_vectors, stayed_with_other_vectors
 from deltaic.compare.keys import declared_key, key_columns, key_digests
 from deltaic.compare.links import root_types
 from deltaic.compare.pairs import numbered, pair_equal
@@ -167,7 +167,7 @@ class _Walk:
     def type(self, name: str) -> None:
         """Everything that became of the records of one type."""
         removed, added = self._changed(self._before, name), self._changed(self._after, name)
-        moved = changed_vectors(self._before, self._after, name)
+        moved = stayed_with_other_vectors(self._before, self._after, name)
         if not len(removed) and not len(added) and not len(moved):
             return
         key = self._key(name)

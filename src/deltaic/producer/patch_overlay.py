@@ -102,11 +102,7 @@ class ObjectOverlay:
     def firsts(self, rows: Rows) -> Mask:
         """True for one of each number that is there several times."""
         self._mark.grow(self.base.count)
-        mark = self._mark.values
-        places = np.arange(len(rows), dtype=np.int64)
-        mark[rows] = places
-        found: Mask = mark[rows] == places
-        return found
+        return _one_of_each(rows, self._mark.values)
 
     def references(self, name: str) -> Rows:
         """What the rows refer to by a field, to be changed in place; BASE is what the record below refers to."""
@@ -268,11 +264,7 @@ class CollectionOverlay:
     def firsts(self, places: Rows) -> Mask:
         """True for one of each place that is there several times."""
         self._mark.grow(self.targets.count)
-        mark = self._mark.values
-        numbers = np.arange(len(places), dtype=np.int64)
-        mark[places] = numbers
-        found: Mask = mark[places] == numbers
-        return found
+        return _one_of_each(places, self._mark.values)
 
     @property
     def count(self) -> int:
@@ -326,3 +318,11 @@ def _mark(reached: dict[str, Mask], target: str, found: Rows) -> None:
     rows = -2 - found[found <= -2]
     if len(rows):
         reached[target][rows] = True
+
+
+def _one_of_each(numbers: Rows, mark: Rows) -> Mask:
+    """True for one place of each number; `mark` has room for all of them, and any content."""
+    places = np.arange(len(numbers), dtype=np.int64)
+    mark[numbers] = places
+    found: Mask = mark[numbers] == places
+    return found
